@@ -1,0 +1,38 @@
+# `make help` lists the commands.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test quick lint docs bench fuzz clean
+
+help:            ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+setup: $(VENV)/.ready   ## make the virtual environment and install everything
+
+serve: setup     ## run the server on its embedded store (./etagere-data)
+	$(BIN)/etagere serve $(ARGS)
+
+lint: setup      ## ruff, mypy strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup lint ## everything that CI runs
+	$(BIN)/pytest $(ARGS)
+
+quick: setup     ## the tests without the slow ones
+	$(BIN)/pytest -m 'not slow' $(ARGS)
+
+bench: setup     ## compare with the peers that are installed (bench/README.md)
+	$(BIN)/python -m bench $(ARGS)
+
+clean:           ## remove what the commands above made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
