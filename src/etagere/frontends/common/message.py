@@ -1,0 +1,116 @@
+"""A request and its response, as every HTTP frontend sees them: no socket, no framework."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, Protocol
+from urllib.parse import unquote, unquote_plus
+
+from etagere.base.errors import Refused
+
+body_bytes_max_small: Final = 4 * 1024 * 1024 + 64 * 1024
+"""What `RequestBody.read` takes unless told otherwise: XML, JSON and batch envelopes."""
+
+
+class ClientGone(Exception):  # noqa: N818 - names what happened
+    """The client closed the connection before its body was complete; nobody awaits an answer."""
+
+
+class RequestBody(Protocol):
+    """The bytes that follow the headers.  They may be taken once."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives; raises `ClientGone` if it stops half-way."""
+        ...
+
+    async def read(self, bytes_max: int = body_bytes_max_small) -> bytes:
+        """All of it; raises Refused("RequestBodyTooLarge") past the limit."""
+        ...
+
+
+class Request:
+    """What arrived.  Header names are lower case; query names keep their case in `query_pairs`."""
+
+    __slots__ = (
+        "body",
+        "client_ip",
+        "content_length",
+        "headers",
+        "host",
+        "method",
+        "query",
+        "query_pairs",
+        "raw_path",
+        "raw_query",
+        "repeated_headers",
+        "secure",
+    )
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        raw_path: str,
+        raw_query: str,
+        headers: dict[str, str],
+        body: RequestBody,
+        client_ip: str = "127.0.0.1",
+        secure: bool = False,
+        repeated_headers: frozenset[str] = frozenset(),
+    ) -> None:
+        self.method = method
+        self.raw_path = raw_path
+        self.raw_query = raw_query
+        self.headers = headers
+        self.body = body
+        self.client_ip = client_ip
+        self.secure = secure
+        self.repeated_headers = repeated_headers
+        self.host = headers.get("host", "")
+        length = headers.get("content-length")
+        self.content_length: int | None = int(length) if length and length.isdecimal() else None
+        self.query_pairs = parse_query(raw_query) if raw_query else ()
+        self.query: Mapping[str, str] = {name.lower(): v for name, v in reversed(self.query_pairs)}
+
+
+def parse_query(raw: str) -> tuple[tuple[str, str], ...]:
+    """Decoded (name, value) pairs in the order sent.
+
+    A `+` is a space in a query that a form made, and itself in one that an SDK made; base64 in SAS
+    signatures and markers needs the second reading, so only %20 is a space here.
+    """
+    pairs = []
+    for item in raw.split("&"):
+        if not item:
+            continue
+        name, _, value = item.partition("=")
+        if "%" in item:
+            name, value = unquote(name), unquote(value)
+        pairs.append((name, value))
+    return tuple(pairs)
+
+
+def form_value(value: str) -> str:
+    """The other reading of a raw query value, where `+` is a space."""
+    return unquote_plus(value)
+
+
+class Response:
+    """What goes back.  `body` is bytes, or an async iterator whose length the headers state."""
+
+    __slots__ = ("body", "headers", "reason", "status")
+
+    def __init__(
+        self,
+        status: int,
+        headers: dict[str, str] | None = None,
+        body: bytes | AsyncIterator[bytes] = b"",
+    ) -> None:
+        self.status = status
+        self.headers: dict[str, str] = {} if headers is None else headers
+        self.body = body
+
+
+def required_header(request: Request, name: str) -> str:
+    value = request.headers.get(name)
+    if value is None or value == "":
+        raise Refused("MissingRequiredHeader", {"HeaderName": name})
+    return value

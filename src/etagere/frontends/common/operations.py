@@ -1,0 +1,130 @@
+"""Operations as rows of a table: what the router, the documentation and the tests all read."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from etagere.auth.need import Need
+from etagere.base.errors import Refused, invalid_query
+from etagere.frontends.common.message import Request, Response
+
+C = TypeVar("C")
+"""The call context that a service's handlers take."""
+
+
+class Resource(Enum):
+    """What a path names."""
+
+    SERVICE = "service"
+    CONTAINER = "container"  # or queue, table, share
+    ITEM = "item"  # blob, message, entity, file
+    MESSAGES = "messages"
+    BATCH = "batch"
+
+
+class Conditions(Enum):
+    """Which conditional headers an operation takes (Azure: 'Specifying conditional headers')."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    TAGS_ONLY = "x-ms-if-tags only"
+    SOURCE_ONLY = "source only"
+    WRITE_AND_SOURCE = "write and source"
+
+
+class LeaseUse(Enum):
+    """How an active lease bears on an operation."""
+
+    NONE = "none"  # a lease id is not looked at
+    OPTIONAL = "optional"  # one that is sent must be the right one
+    ENFORCED = "enforced"  # without the right one the operation is refused
+    OWN_RULES = "own rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[C]):
+    name: str
+    methods: tuple[str, ...]
+    resource: Resource
+    handler: Callable[[C], Awaitable[Response]]
+    need: Need
+    restype: str = ""
+    comp: str = ""
+    chosen_by: tuple[str, str | None] | None = None
+    """A header (and its value, or any) that picks this row among those of one method and query."""
+    chosen_by_query: tuple[str, str | None] | None = None
+    since: str = "2009-09-19"
+    writes: bool = False
+    returns_etag: bool = False
+    conditions: Conditions = Conditions.NONE
+    lease: LeaseUse = LeaseUse.NONE
+    changes_etag: bool = False
+    doc: str = ""
+
+
+@dataclass(slots=True)
+class OperationTable(Generic[C]):
+    """The rows of one service, and the way from a request to its row."""
+
+    service: str
+    rows: tuple[Operation[C], ...]
+    _index: dict[tuple[Resource, str, str, str], tuple[Operation[C], ...]] = field(init=False)
+    _markers: frozenset[tuple[Resource, str, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        index: dict[tuple[Resource, str, str, str], tuple[Operation[C], ...]] = {}
+        for row in self.rows:
+            for method in row.methods:
+                key = (row.resource, method, row.restype, row.comp)
+                index[key] = (*index.get(key, ()), row)
+        self._index = index
+        self._markers = frozenset((r.resource, r.restype, r.comp) for r in self.rows)
+
+    def find(self, request: Request, resource: Resource) -> Operation[C]:
+        query = request.query
+        restype = query.get("restype", "")
+        comp = query.get("comp", "")
+        rows = self._index.get((resource, request.method, restype, comp))
+        if rows is None:
+            raise self._no_row(resource, restype, comp)
+        for row in rows:
+            if _chosen(row, request):
+                return row
+        raise _nothing_chosen(rows)
+
+    def _no_row(self, resource: Resource, restype: str, comp: str) -> Refused:
+        if (resource, restype, comp) in self._markers:
+            return Refused("UnsupportedHttpVerb")
+        if comp and (resource, restype, "") in self._markers:
+            return invalid_query("comp", comp, "The value is not supported.")
+        if restype:
+            return invalid_query("restype", restype, "The value is not supported.")
+        if comp:
+            return invalid_query("comp", comp, "The value is not supported.")
+        return Refused("InvalidUri")
+
+    def names(self) -> Iterable[str]:
+        return (row.name for row in self.rows)
+
+
+def _chosen(row: Operation[C], request: Request) -> bool:
+    if row.chosen_by is not None:
+        name, value = row.chosen_by
+        sent = request.headers.get(name)
+        if sent is None or (value is not None and sent.lower() != value.lower()):
+            return False
+    if row.chosen_by_query is not None:
+        name, value = row.chosen_by_query
+        sent = request.query.get(name)
+        if sent is None or (value is not None and sent.lower() != value.lower()):
+            return False
+    return True
+
+
+def _nothing_chosen(rows: tuple[Operation[C], ...]) -> Refused:
+    for row in rows:
+        if row.chosen_by is not None:
+            return Refused("MissingRequiredHeader", {"HeaderName": row.chosen_by[0]})
+    return Refused("InvalidUri")
