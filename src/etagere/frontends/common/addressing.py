@@ -42,7 +42,7 @@ def resolve(host: str, raw_path: str) -> Address:
 
 def _is_website_zone(labels: list[str]) -> bool:
     return (
-        len(labels) > 2  # noqa: PLR2004
+        len(labels) > 2
         and labels[1].startswith("z")
         and labels[1][1:].isdigit()
         and labels[2].startswith("web")
