@@ -19,7 +19,7 @@ What every engine promises, and `tests/kv/test_contract.py` checks of each:
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, NewType, Protocol, TypeVar
+from typing import Any, Final, NewType, Protocol, TypeVar
 
 from etagere.base.clock import Timestamp
 
@@ -72,6 +72,14 @@ class EngineLimits:
     transaction_bytes: int
 
 
+embedded_limits: Final = EngineLimits(
+    key_bytes=16 * 1024,
+    value_bytes=4 * 1024 * 1024,
+    transaction_bytes=128 * 1024 * 1024,
+)
+"""What the embedded engines take: one value, so that tests in memory meet the disk's limits."""
+
+
 class Signal(Protocol):
     async def wait(self) -> None:
         """Return once the topic was notified after the last return (or after `watch` began)."""
@@ -97,6 +105,7 @@ class StoreError(Exception):
     +- LimitExceeded      a key, value or transaction larger than the engine takes
     +- OutsidePartition   a body touched a partition that its `write` did not name (a bug of ours)
     +- ForeignAwait       a body awaited something other than its transaction (a bug of ours)
+    +- BodyNotRepeatable  a second run of a body came to something else (a bug of ours)
     +- StoreFull          no room on the disk; nothing of the commit was kept
     +- StoreFailed        the commit failed; nothing of it was acknowledged
     +- StoreClosed        the engine is closing
@@ -112,6 +121,10 @@ class OutsidePartition(StoreError):  # noqa: N818
 
 
 class ForeignAwait(StoreError):  # noqa: N818
+    pass
+
+
+class BodyNotRepeatable(StoreError):  # noqa: N818
     pass
 
 
