@@ -1,0 +1,1 @@
+"""Tables: entities by (table, partition key, row key), and what may be asked of them."""

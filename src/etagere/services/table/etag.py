@@ -1,0 +1,52 @@
+"""An entity's ETag and its Timestamp: one stamp, spelt twice.
+
+Timestamp   2021-06-17T17:32:46.777543Z
+ETag        W/"datetime'2021-06-17T17%3A32%3A46.777543Z'"
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote
+
+from etagere.base.clock import Timestamp
+from etagere.services.table.edm import format_moment, invalid_input
+
+any_etag: Final = "*"
+
+_etag_form: Final = re.compile(r'[Ww]/"([^"]*)"', re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def timestamp_of(stamp: int) -> str:
+    return format_moment(Timestamp(stamp))
+
+
+@lru_cache(maxsize=4096)
+def etag_of(stamp: int) -> str:
+    return f"W/\"datetime'{timestamp_of(stamp).replace(':', '%3A')}'\""
+
+
+def parse_if_match(text: str) -> str:
+    """The value of an If-Match header as `matches` takes it; anything but one ETag is refused.
+
+    Entities have weak ETags only, and the header takes one of them or `*`
+    (Azure: 'Update Entity', request headers).
+    """
+    stripped = text.strip(" \t")
+    if stripped == any_etag:
+        return any_etag
+    found = _etag_form.fullmatch(stripped)
+    if found is None:
+        raise invalid_input("The value of the If-Match header is not an ETag of an entity.")
+    return _normalized(found[1])
+
+
+def matches(if_match: str, stamp: int) -> bool:
+    """Whether an entity with this stamp is the one that a parsed If-Match names."""
+    return if_match == any_etag or if_match == f"datetime'{timestamp_of(stamp)}'"
+
+
+def _normalized(opaque: str) -> str:
+    """Percent-decoded: clients differ in what they escape, and in the case of the digits."""
+    return unquote(opaque) if "%" in opaque else opaque
