@@ -206,7 +206,7 @@ def test_literals(text: str, value: object):
         "a eq 1.5L", "a eq 9223372036854775808", "a eq 1e999", "a eq datetime'yesterday'",
         "a eq datetime'2021-13-01T00:00:00Z'", "a eq guid'5'", "a eq X'0'", "a eq X'zz'",
         "a eq X'0 0'", "not", "and", "a and or b", "a eq not", "a, b", "a eq null()", "-", "a\x00",
-        "a eq 5 b eq 6", "()", "a eq \ud800",
+        "a eq 5 b eq 6", "()", "a eq \ud800", "a eq '\ud800'",
     ],
 )  # fmt: skip
 def test_what_is_no_filter_is_refused(text: str):

@@ -109,6 +109,8 @@ _token_form: Final = re.compile(
     re.VERBOSE,
 )
 
+_surrogate: Final = re.compile(r"[\ud800-\udfff]")
+
 _operators: Final = {operator.value: operator for operator in Operator}
 _arithmetic: Final = frozenset({"add", "sub", "mul", "div", "mod"})
 _reserved: Final = frozenset({"and", "or", "not", *_operators, *_arithmetic})
@@ -135,6 +137,9 @@ def parse(text: str) -> Condition:
     """The tree of a filter; Refused("InvalidInput") with the position of what is wrong in it."""
     if len(text) > filter_length_max:
         raise Refused("InvalidInput", message="The filter is too long.")
+    surrogate = _surrogate.search(text)
+    if surrogate is not None:
+        _fail("Text that is not Unicode", surrogate.start())
     return _Parser(_tokens(text)).whole()
 
 

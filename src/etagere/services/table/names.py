@@ -18,7 +18,7 @@ table_name_length_max: Final = 63
 
 _table_form: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*", re.ASCII)
 _table_names_reserved: Final = frozenset({"tables"})
-_key_forbidden: Final = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
+_key_forbidden: Final = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _identifier_start: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl"})
 _identifier_part: Final = _identifier_start | {"Mn", "Mc", "Nd", "Pc", "Cf"}

@@ -1,0 +1,171 @@
+"""Entity operations, as bodies of transactions (Azure: 'Operations on entities').
+
+    Insert              fails if the entity exists
+    Update, Merge       need If-Match: the current ETag, or `*`
+    Delete              the same
+    Insert Or Replace   checks nothing
+    Insert Or Merge     checks nothing
+
+One transaction looks and writes, so of many writers with one ETag exactly one gets through.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from etagere.base.errors import Refused
+from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.services.table import entity, keys
+from etagere.services.table.entity import Properties
+from etagere.services.table.etag import matches
+from etagere.services.table.names import check_key
+from etagere.services.table.records import EntityRecord
+from etagere.services.table.records import entities as entity_records
+from etagere.services.table.tables import open_table
+
+batch_operations_max: Final = 100
+index_detail: Final = "Index"
+"""The detail of a refusal that says which operation of a batch was refused, from 0."""
+
+
+class Change(Enum):
+    INSERT = "insert"
+    REPLACE = "replace"
+    MERGE = "merge"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A change to one entity.  With `if_match` the entity must exist and match it."""
+
+    change: Change
+    partition_key: str
+    row_key: str
+    if_match: str | None
+    properties: Properties
+    fragment: bytes
+    """The properties as they are stored, encoded once however often a body runs."""
+
+
+class Stored(NamedTuple):
+    """An entity as it lies in the store."""
+
+    partition_key: str
+    row_key: str
+    stamp: int
+    fragment: bytes
+
+
+def write_of(
+    change: Change,
+    partition_key: str,
+    row_key: str,
+    *,
+    if_match: str | None = None,
+    properties: Properties | None = None,
+) -> Write:
+    """A change whose entity is one that a table can hold; anything else is refused."""
+    if change is not Change.DELETE:
+        check_key(partition_key)
+        check_key(row_key)
+    own = {} if properties is None else properties
+    fragment = entity.encode(partition_key, row_key, own)
+    return Write(change, partition_key, row_key, if_match, own, fragment)
+
+
+async def get(tx: ReadTx, part: Partition, partition_key: str, row_key: str) -> Stored:
+    table = await open_table(tx, part)
+    raw = await tx.get(part, keys.entity(table.generation, partition_key, row_key))
+    if raw is None:
+        raise Refused("ResourceNotFound")
+    record = entity_records.decode(raw)
+    return Stored(partition_key, row_key, record.stamp, record.properties)
+
+
+async def write(tx: Tx, part: Partition, wanted: Write) -> int:
+    """Do one change; returns the entity's stamp, 0 if it was deleted."""
+    table = await open_table(tx, part)
+    return await _apply(tx, part, table.generation, wanted)
+
+
+async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]:
+    """Do all changes of an entity group transaction, or none; a refusal says which it was."""
+    stamps: list[int] = []
+    try:
+        table = await open_table(tx, part)
+        for wanted in batch:
+            stamps.append(await _apply(tx, part, table.generation, wanted))  # noqa: PERF401 - the count says where it stopped
+    except Refused as refused:
+        raise at_index(refused, len(stamps)) from None
+    return stamps
+
+
+def at_index(refused: Refused, index: int) -> Refused:
+    """The refusal of the operation at this index of a batch."""
+    return Refused(
+        refused.code,
+        {**refused.details, index_detail: str(index)},
+        headers=refused.headers,
+        message=refused.message,
+    )
+
+
+def check_group(batch: Sequence[Write]) -> None:
+    """Refuse a batch whose operations cannot be one entity group transaction.
+
+    (Azure: 'Performing entity group transactions', requirements.)
+    """
+    seen: set[str] = set()
+    for index, wanted in enumerate(batch):
+        if index == batch_operations_max:
+            raise at_index(
+                Refused(
+                    "InvalidInput",
+                    message="The batch request operation exceeds the maximum 100 changes per "
+                    "change set.",
+                ),
+                index - 1,  # the live service names the last one that it would have taken
+            )
+        if wanted.partition_key != batch[0].partition_key:
+            raise at_index(Refused("CommandsInBatchActOnDifferentPartitions"), index)
+        if wanted.row_key in seen:
+            raise at_index(Refused("InvalidDuplicateRow"), index)
+        seen.add(wanted.row_key)
+
+
+async def _apply(tx: Tx, part: Partition, generation: int, wanted: Write) -> int:
+    key = keys.entity(generation, wanted.partition_key, wanted.row_key)
+    fragment = wanted.fragment
+    match wanted.change:
+        case Change.INSERT:
+            if await tx.get(part, key) is not None:
+                raise Refused("EntityAlreadyExists")
+        case Change.REPLACE:
+            if wanted.if_match is not None:
+                _check(await tx.get(part, key), wanted.if_match)
+        case Change.MERGE:
+            old = await tx.get(part, key)
+            if wanted.if_match is not None:
+                _check(old, wanted.if_match)
+            if old is not None:
+                merged = entity.merge(
+                    entity.decode(entity_records.decode(old).properties), wanted.properties
+                )
+                fragment = entity.encode(wanted.partition_key, wanted.row_key, merged)
+        case Change.DELETE:
+            assert wanted.if_match is not None
+            _check(await tx.get(part, key), wanted.if_match)
+            tx.delete(part, key)
+            return 0
+    stamp = tx.stamp()
+    tx.put(part, key, entity_records.encode(EntityRecord(stamp, fragment)))
+    return stamp
+
+
+def _check(raw: bytes | None, if_match: str) -> None:
+    if raw is None:
+        raise Refused("ResourceNotFound")
+    if not matches(if_match, entity_records.decode(raw).stamp):
+        raise Refused("UpdateConditionNotSatisfied")

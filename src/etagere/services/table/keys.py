@@ -1,0 +1,117 @@
+"""Where everything of a table account lies in the store; only this module builds its keys.
+
+An account's partition holds the directory of its tables.  A table's partition, named by the
+lower-case name, holds the table's record and, under its *generation* (the stamp of its creation),
+its entities: deleting a table forgets the generation, and the rows are swept away later, in small
+steps, while a new table of the same name already fills its own.
+
+    (account)
+      names    lower-case name             -> DirectoryEntry
+      doomed   generation, lower-case name -> nothing: entities to sweep away
+    (table)
+      table                                -> TableRecord
+      entity   generation, PK, RK          -> EntityRecord
+"""
+
+from typing import Final
+
+from etagere.kv.contract import Partition
+from etagere.kv.tuples import after, pack, range_of, unpack, unpack_from
+from etagere.services.table.filter_plan import KeyRange, Position, edge_first, edge_last
+
+_service: Final = "table"
+
+_names: Final = 1
+_doomed: Final = 2
+
+_table: Final = 1
+_entity: Final = 2
+
+Range = tuple[bytes, bytes]
+
+table_record: Final = pack(_table)
+
+
+def account_partition(account: str) -> Partition:
+    return Partition(pack(_service, account))
+
+
+def table_partition(account: str, table: str) -> Partition:
+    """Of a table by its name in any case."""
+    return Partition(pack(_service, account, table.lower()))
+
+
+def sweep_topic() -> bytes:
+    """What is notified when a table was deleted and its entities wait to be swept away."""
+    return pack(_service, "doomed")
+
+
+def directory_entry(name: str) -> bytes:
+    return pack(_names, name.lower())
+
+
+def directory() -> Range:
+    return range_of(_names)
+
+
+def directory_name(key: bytes) -> str:
+    name = unpack(key)[1]
+    assert isinstance(name, str)
+    return name
+
+
+def doomed(generation: int, name: str) -> bytes:
+    return pack(_doomed, generation, name.lower())
+
+
+def all_doomed() -> Range:
+    return range_of(_doomed)
+
+
+def doomed_table(key: bytes) -> tuple[int, str]:
+    """The generation and the lower-case name of the table that a key says is doomed."""
+    _, generation, name = unpack(key)
+    assert isinstance(generation, int)
+    assert isinstance(name, str)
+    return generation, name
+
+
+def entity(generation: int, partition_key: str, row_key: str) -> bytes:
+    return pack(_entity, generation, partition_key, row_key)
+
+
+def entities(generation: int) -> Range:
+    return range_of(_entity, generation)
+
+
+class EntityKeys:
+    """The keys of one generation's entities."""
+
+    __slots__ = ("_prefix", "_skip")
+
+    def __init__(self, generation: int) -> None:
+        self._prefix = pack(_entity, generation)
+        self._skip = len(self._prefix)
+
+    def read(self, key: bytes) -> tuple[str, str]:
+        """The partition and row key of an entity's key."""
+        (partition_key, row_key), _ = unpack_from(key, self._skip)
+        return partition_key, row_key  # type: ignore[return-value]  # `entity` packs two texts
+
+    def range(self, wanted: KeyRange) -> Range:
+        return self._at(wanted.begin), self._at(wanted.end)
+
+    def _at(self, position: Position) -> bytes:
+        """The first key that is not before the position."""
+        partition_edge, row_edge = position
+        if partition_edge == edge_last:
+            return self._prefix + b"\xff"
+        _, text, side = partition_edge
+        begin, end = range_of(text)
+        if side:
+            return self._prefix + end
+        if row_edge == edge_first:
+            return self._prefix + begin
+        _, row, row_side = row_edge
+        key = self._prefix + pack(text, row)
+        return after(key) if row_side else key
