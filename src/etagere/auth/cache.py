@@ -32,6 +32,9 @@ token_chars_max: Final = 4096
 """Longer ones are verified anew each time: the cache's memory is bounded by both."""
 
 
+_Covered = tuple[str, str, str]
+
+
 class _Proved:
     """One token, and what it was last proved for and with."""
 
@@ -42,7 +45,7 @@ class _Proved:
         sas: Sas,
         proof: Proof,
         name: ResourceName,
-        covered: str,
+        covered: _Covered,
         key: SigningKey,
     ) -> None:
         self.sas = sas
@@ -136,13 +139,13 @@ class SasCache:
         self._by_signature.put(sas.signature, proved)
 
 
-def _covered(sas: Sas, account: str, name: ResourceName) -> str:
+def _covered(sas: Sas, account: str, name: ResourceName) -> _Covered:
     """Equal for two resources if, and only if, one signature covers both."""
     if sas.kind is SasKind.ACCOUNT:
-        return account
+        return (account, "", "")
     moment = ""
     if sas.resource == "bs":
         moment = name.snapshot
     elif sas.resource == "bv":
         moment = name.version_id
-    return f"{name.service}{canonical_resource(sas, account, name)}\n{moment}"
+    return (name.service, canonical_resource(sas, account, name), moment)
