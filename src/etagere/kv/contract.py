@@ -109,6 +109,7 @@ class StoreError(Exception):
     +- StoreFull          no room on the disk; nothing of the commit was kept
     +- StoreFailed        the commit failed; nothing of it was acknowledged
     +- StoreClosed        the engine is closing
+    +- StoreUnusable      it cannot be opened; the text says which directory and why
     """
 
 
@@ -137,4 +138,8 @@ class StoreFailed(StoreError):  # noqa: N818
 
 
 class StoreClosed(StoreError):  # noqa: N818
+    pass
+
+
+class StoreUnusable(StoreError):  # noqa: N818
     pass

@@ -135,6 +135,10 @@ class OverlayTx:
         if self._refusal is not None:
             raise self._refusal
 
+    @property
+    def written_bytes(self) -> int:
+        return self._limits.transaction_bytes - self._room
+
     def _own(self, part: Partition) -> dict[bytes, bytes | None]:
         try:
             return self.writes[part]

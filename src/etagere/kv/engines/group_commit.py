@@ -1,0 +1,294 @@
+"""The writer's thread: runs every waiting body in one LMDB transaction and commits them together.
+
+A sync costs the same for one body and for hundreds, so whatever arrives while one commit is on its
+way to the disk goes into the next.  Within a commit bodies run one after the other, each seeing
+what those before it wrote; that makes writes serializable.  Nobody is answered before the commit,
+not even a body that was refused: what it saw may not come to be.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import lmdb
+
+from etagere.base.clock import Clock
+from etagere.kv.contract import (
+    Body,
+    EngineLimits,
+    LimitExceeded,
+    Partition,
+    StoreClosed,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    Tx,
+)
+from etagere.kv.engines.environment import Environment
+from etagere.kv.engines.rows import LmdbRows
+from etagere.kv.overlay import OverlayTx
+from etagere.kv.runner import run
+
+batch_bodies_max: Final = 512
+batch_bytes_max: Final = 32 * 1024 * 1024
+"""After this much was written no further body joins the commit; the rest waits for the next."""
+
+unsynced_seconds_max: Final = 0.5
+"""How long a relaxed commit may be the last one without a sync of its own."""
+
+commits_between_reader_checks: Final = 1000
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A write that somebody waits for, and what became of it."""
+
+    parts: tuple[Partition, ...]
+    body: Body[Tx, Any]
+    future: asyncio.Future[Any]
+    result: object = None
+    error: BaseException | None = None
+    topics: list[bytes] = field(default_factory=list)
+
+    def fail(self, error: BaseException) -> None:
+        self.result = None
+        self.error = error
+        self.topics = []
+
+
+@dataclass(slots=True)
+class Task:
+    """Something else to be done on the writer's thread, between commits."""
+
+    action: Callable[[], None]
+    future: asyncio.Future[None]
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class CommitStats:
+    """Counted since the engine was opened; written by the writer's thread, read by anybody."""
+
+    commits: int = 0
+    commit_seconds: float = 0.0
+    bodies: int = 0
+    bodies_in_last_commit: int = 0
+    bodies_in_largest_commit: int = 0
+    failed_commits: int = 0
+    map_growths: int = 0
+
+
+class GroupCommit:
+    """`deliver` is called on the writer's thread with what was done, failed or not."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        clock: Clock,
+        limits: EngineLimits,
+        deliver: Callable[[list[Waiting | Task]], None],
+        *,
+        relaxed: bool,
+    ) -> None:
+        self.stats: Final = CommitStats()
+        self._environment = environment
+        self._clock = clock
+        self._limits = limits
+        self._deliver = deliver
+        self._relaxed = relaxed
+        self._queue: queue.SimpleQueue[Waiting | Task | None] = queue.SimpleQueue()
+        self._taken: deque[Waiting | Task | None] = deque()
+        self._unsynced_since: float | None = None
+        self._last_stamp = 0
+        self._thread = threading.Thread(target=self._main, name="etagere-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, entry: Waiting | Task) -> None:
+        self._queue.put(entry)
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize() + len(self._taken)
+
+    def stop(self) -> None:
+        """What was submitted before is still done; `join` waits for that."""
+        self._queue.put(None)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    # On the writer's thread from here on.
+
+    def _main(self) -> None:
+        while (entry := self._next()) is not None:
+            if isinstance(entry, Task):
+                self._perform(entry)
+                continue
+            batch = [entry]
+            self._fill(batch)
+            batch = [waiting for waiting in batch if not waiting.future.cancelled()]
+            if batch:
+                self._commit(batch)
+        if self._unsynced_since is not None:
+            self._sync()
+        self._refuse_the_rest()
+
+    def _next(self) -> Waiting | Task | None:
+        if self._taken:
+            return self._taken.popleft()
+        while self._unsynced_since is not None:
+            left = self._unsynced_since + unsynced_seconds_max - time.monotonic()
+            with suppress(queue.Empty):
+                return self._queue.get(timeout=max(left, 0))
+            self._sync()
+        return self._queue.get()
+
+    def _fill(self, batch: list[Waiting]) -> None:
+        """Takes who waits already, in order, up to the next task."""
+        taken = self._taken
+        while len(batch) < batch_bodies_max:
+            if not taken:
+                try:
+                    taken.append(self._queue.get_nowait())
+                except queue.Empty:
+                    return
+            first = taken[0]
+            if not isinstance(first, Waiting):
+                return
+            batch.append(first)
+            taken.popleft()
+
+    def _perform(self, task: Task) -> None:
+        try:
+            task.action()
+        except lmdb.Error as error:
+            task.error = self._environment.meaning(error)
+        except Exception as error:  # noqa: BLE001 - whoever asked for it is told
+            task.error = error
+        self._deliver([task])
+
+    def _refuse_the_rest(self) -> None:
+        """Whoever came between the last look at the engine's state and the end."""
+        rest: list[Waiting | Task] = []
+        with suppress(queue.Empty):
+            while True:
+                entry = self._queue.get_nowait()
+                if entry is not None:
+                    entry.error = StoreClosed()
+                    rest.append(entry)
+        if rest:
+            self._deliver(rest)
+
+    def _sync(self) -> None:
+        """What `relaxed` left to the system goes to the disk."""
+        self._unsynced_since = None
+        try:
+            self._environment.lmdb.sync(True)
+        except lmdb.Error:
+            self.stats.failed_commits += 1  # the next commit meets the same disk, and reports it
+
+    def _commit(self, batch: list[Waiting]) -> None:
+        """Commits the batch and answers everyone in it, in one commit or, failing that, several."""
+        try:
+            count = self._commit_in_room(batch)
+        except StoreError as error:
+            self._commit_apart(batch, error)
+        except Exception as error:  # noqa: BLE001 - a bug of ours; nobody may be left waiting
+            self._fail(batch, StoreFailed(repr(error)), error)
+        else:
+            self._taken.extendleft(reversed(batch[count:]))
+            self._deliver(list(batch[:count]))
+            if self.stats.commits % commits_between_reader_checks == 0:
+                self._environment.check_readers()
+
+    def _commit_apart(self, batch: list[Waiting], error: StoreError) -> None:
+        """Where there is no room, what is small or frees some may still pass: not everyone in a
+        commit fails for the one that does not fit."""
+        if len(batch) == 1 or not isinstance(error, StoreFull | LimitExceeded):
+            self._fail(batch, error, error.__cause__)
+            return
+        half = len(batch) // 2
+        self._commit(batch[:half])
+        self._commit(batch[half:])
+
+    def _fail(self, batch: list[Waiting], error: StoreError, cause: BaseException | None) -> None:
+        self.stats.failed_commits += 1
+        for waiting in batch:
+            own = type(error)(*error.args)  # one for all would collect everyone's tracebacks
+            own.__cause__ = cause
+            waiting.fail(own)
+        self._deliver(list(batch))
+
+    def _commit_in_room(self, batch: list[Waiting]) -> int:
+        """How many of the batch were committed; the map grown for them if need be."""
+        environment = self._environment
+        while True:
+            try:
+                return self._commit_once(batch)
+            except lmdb.MapFullError:
+                environment.grow_map()
+                self.stats.map_growths += 1
+            except lmdb.MapResizedError:
+                environment.adopt_map()
+            except lmdb.TxnFullError as error:
+                raise LimitExceeded(str(error)) from error
+            except lmdb.Error as error:
+                meaning = environment.meaning(error)
+                environment.recover()
+                raise meaning from error
+
+    def _commit_once(self, batch: list[Waiting]) -> int:
+        started = time.perf_counter()
+        txn = self._environment.begin_write()
+        try:
+            rows = LmdbRows(txn, self._environment.row_key_bytes)
+            stored_stamp = rows.last_stamp()
+            stamp = max(stored_stamp, self._last_stamp)
+            written_bytes = 0
+            count = 0
+            for waiting in batch:
+                tx = OverlayTx(rows, waiting.parts, self._clock.now(), stamp, self._limits)
+                self._run_body(waiting, tx, rows)
+                stamp = tx.last_stamp
+                written_bytes += tx.written_bytes
+                count += 1
+                if written_bytes > batch_bytes_max:
+                    break
+            self._last_stamp = stamp
+            if stamp != stored_stamp:
+                rows.keep_stamp(stamp)
+            if written_bytes or stamp != stored_stamp:
+                txn.commit()
+        finally:
+            txn.abort()  # nothing, after the commit
+        self._count_commit(count, time.perf_counter() - started)
+        return count
+
+    def _run_body(self, waiting: Waiting, tx: OverlayTx, rows: LmdbRows) -> None:
+        waiting.error = None
+        try:
+            waiting.result = run(waiting.body, tx)
+            tx.finish()
+        except lmdb.Error:
+            raise  # of the store, not of the body
+        except BaseException as error:  # noqa: BLE001 - raised where the body came from
+            waiting.fail(error)
+        else:
+            rows.apply(tx.writes)
+            waiting.topics = tx.topics
+
+    def _count_commit(self, count: int, seconds: float) -> None:
+        stats = self.stats
+        stats.commits += 1
+        stats.commit_seconds += seconds
+        stats.bodies += count
+        stats.bodies_in_last_commit = count
+        stats.bodies_in_largest_commit = max(stats.bodies_in_largest_commit, count)
+        if self._relaxed:
+            self._unsynced_since = time.monotonic()

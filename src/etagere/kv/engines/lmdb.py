@@ -1,0 +1,233 @@
+"""The default engine: an LMDB environment in a directory, written by one thread in group commits.
+
+Reads run where they are asked for, on the event loop, on a snapshot: LMDB's readers wait for
+nobody and take less than a microsecond to begin.  Several processes may have one directory open;
+LMDB keeps their writers apart and their readers undisturbed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import lmdb
+
+from etagere.base.clock import Clock
+from etagere.base.faults import Faults, NoFaults
+from etagere.kv.contract import (
+    Body,
+    EngineLimits,
+    Partition,
+    ReadTx,
+    Signal,
+    StoreClosed,
+    StoreUnusable,
+    Tx,
+    embedded_limits,
+)
+from etagere.kv.engines.environment import Durability, Environment
+from etagere.kv.engines.group_commit import CommitStats, GroupCommit, Task, Waiting
+from etagere.kv.engines.rows import (
+    LmdbRows,
+    check_partition,
+    format_key,
+    format_version,
+)
+from etagere.kv.overlay import SnapshotTx
+from etagere.kv.runner import run
+from etagere.kv.topics import Topics
+
+T = TypeVar("T")
+
+map_bytes_default: Final = 16 * 1024**3
+"""Address space, not memory; doubled when the data needs more."""
+
+_no_faults: Final = NoFaults()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    commits: CommitStats
+    waiting: int
+    map_bytes: int
+    file_bytes: int
+    used_bytes: int
+    readers: int
+
+
+class LmdbEngine:
+    """Make one with `open`."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        clock: Clock,
+        durability: Durability,
+        faults: Faults,
+        limits: EngineLimits,
+    ) -> None:
+        self._environment = environment
+        self._clock = clock
+        self._faults = faults
+        self._limits = limits
+        self._topics = Topics()
+        self._closing: asyncio.Task[None] | None = None
+        self._commits = GroupCommit(
+            environment, clock, limits, self._deliver, relaxed=durability == "relaxed"
+        )
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        clock: Clock,
+        durability: Durability = "sync",
+        map_bytes: int = map_bytes_default,
+        faults: Faults = _no_faults,
+        limits: EngineLimits = embedded_limits,
+    ) -> "LmdbEngine":
+        """`sync`: a write returns once it is on stable storage.  `relaxed`: once it is in the
+        store; a power failure may take back the last half second, and never damages what is older
+        (docs/decisions/0002-lmdb-durability.md).  StoreUnusable if the directory cannot be used."""
+        environment = Environment(Path(path), map_bytes=map_bytes, durability=durability)
+        try:
+            _check_format(environment)
+        except lmdb.Error as error:
+            environment.close()
+            raise StoreUnusable(f"{path}: {error}") from error
+        except StoreUnusable:
+            environment.close()
+            raise
+        return cls(environment, clock, durability, faults, limits)
+
+    @property
+    def limits(self) -> EngineLimits:
+        return self._limits
+
+    @property
+    def path(self) -> Path:
+        return self._environment.path
+
+    async def read(self, body: Body[ReadTx, T]) -> T:
+        environment = self._environment
+        while True:
+            if self._closing is not None:
+                raise StoreClosed
+            with environment.guard:
+                try:
+                    txn = environment.begin_read()
+                except lmdb.MapResizedError:
+                    pass
+                except lmdb.Error as error:
+                    raise environment.meaning(error) from error
+                else:
+                    try:
+                        rows = LmdbRows(txn, environment.row_key_bytes)
+                        return run(body, SnapshotTx(rows, self._clock.now()))
+                    except lmdb.Error as error:
+                        raise environment.meaning(error) from error
+                    finally:
+                        txn.abort()
+            await self._on_writers_thread(environment.adopt_map)
+
+    async def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> T:
+        if self._closing is not None:
+            raise StoreClosed
+        for part in parts:
+            check_partition(part)
+        self._faults.reach("before_commit")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._commits.submit(Waiting(parts, body, future))
+        result = await future
+        self._faults.reach("after_commit_before_reply")
+        return result
+
+    def watch(self, topic: bytes) -> AbstractAsyncContextManager[Signal]:
+        return self._topics.watch(topic)
+
+    async def reset(self) -> None:
+        """Forget every row; stamps go on rising, and every watcher is woken."""
+        await self._on_writers_thread(self._empty)
+        self._topics.publish_all()
+
+    async def close(self) -> None:
+        """Writes that were asked for before are still done."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._commits.stop()
+        await asyncio.to_thread(self._commits.join)
+        self._topics.close()
+        self._environment.close()
+
+    def stats(self) -> StoreStats:
+        environment = self._environment
+        with environment.guard:
+            info = environment.lmdb.info()
+            page_bytes = environment.lmdb.stat()["psize"]
+        return StoreStats(
+            commits=self._commits.stats,
+            waiting=self._commits.waiting,
+            map_bytes=info["map_size"],
+            file_bytes=environment.file_bytes(),
+            used_bytes=(info["last_pgno"] + 1) * page_bytes,
+            readers=info["num_readers"],
+        )
+
+    async def _on_writers_thread(self, action: Callable[[], None]) -> None:
+        if self._closing is not None:
+            raise StoreClosed
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._commits.submit(Task(action, future))
+        await future
+
+    def _empty(self) -> None:
+        environment = self._environment
+        txn = environment.begin_write()
+        try:
+            rows = LmdbRows(txn, environment.row_key_bytes)
+            stamp = rows.last_stamp()
+            txn.drop(environment.lmdb.open_db(txn=txn), delete=False)
+            rows.keep_stamp(stamp)
+            txn.put(format_key, format_version)
+            txn.commit()
+        finally:
+            txn.abort()
+
+    def _deliver(self, done: list[Waiting | Task]) -> None:
+        """On the writer's thread, with writes that are committed or failed."""
+        loop = done[0].future.get_loop()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._settle, done)
+
+    def _settle(self, done: list[Waiting | Task]) -> None:
+        topics: set[bytes] = set()
+        for entry in done:
+            future: asyncio.Future[Any] = entry.future
+            if isinstance(entry, Waiting) and entry.topics:
+                topics.update(entry.topics)
+            if future.done():
+                continue  # whoever waited was cancelled
+            if entry.error is not None:
+                future.set_exception(entry.error)
+            else:
+                future.set_result(entry.result if isinstance(entry, Waiting) else None)
+        self._topics.publish(topics)
+
+
+def _check_format(environment: Environment) -> None:
+    with environment.begin_read() as txn:
+        found = txn.get(format_key)
+        is_new = txn.stat()["entries"] == 0
+    if is_new:
+        with environment.begin_write() as txn:
+            txn.put(format_key, format_version)
+    elif found != format_version:
+        raise StoreUnusable(
+            f"{environment.path}: written by something that this version cannot read"
+        )
