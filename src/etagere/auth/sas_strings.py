@@ -13,22 +13,16 @@ from etagere.auth.sas_token import Sas, SasKind
 _service_words: Final[Mapping[str, str]] = {"b": "blob", "q": "queue", "t": "table", "f": "file"}
 
 # Items that are computed; all other items are names of fields.
-_canonical: Final = "<resource>"
-_moment: Final = "<snapshot or version>"
-_headers: Final = "<srh>"
-_parameters: Final = "<srq>"
+_canonical: Final = "RESOURCE"
+_moment: Final = "MOMENT"
+_headers: Final = "HEADERS"
+_parameters: Final = "PARAMETERS"
 
 _Form = tuple[str, ...]
 
 
 def _items(text: str) -> _Form:
-    return tuple(
-        text.replace("CANON", _canonical)
-        .replace("MOMENT", _moment)
-        .replace("HEADERS", _headers)
-        .replace("PARAMETERS", _parameters)
-        .split()
-    )
+    return tuple(text.split())
 
 
 _overrides: Final = " rscc rscd rsce rscl rsct"
@@ -40,19 +34,19 @@ _account: Final = _items("sp ss srt st se sip spr sv ses")
 
 # (the first `sv` that has it, the form), newest first.
 _blob: Final = (
-    ("2020-12-06", _items("sp st se CANON si sip spr sv sr MOMENT ses" + _overrides)),
-    ("2018-11-09", _items("sp st se CANON si sip spr sv sr MOMENT" + _overrides)),
-    ("2015-04-05", _items("sp st se CANON si sip spr sv" + _overrides)),
-    ("2013-08-15", _items("sp st se CANON si sv" + _overrides)),
-    ("2012-02-12", _items("sp st se CANON si sv")),
-    ("", _items("sp st se CANON si")),
+    ("2020-12-06", _items("sp st se RESOURCE si sip spr sv sr MOMENT ses" + _overrides)),
+    ("2018-11-09", _items("sp st se RESOURCE si sip spr sv sr MOMENT" + _overrides)),
+    ("2015-04-05", _items("sp st se RESOURCE si sip spr sv" + _overrides)),
+    ("2013-08-15", _items("sp st se RESOURCE si sv" + _overrides)),
+    ("2012-02-12", _items("sp st se RESOURCE si sv")),
+    ("", _items("sp st se RESOURCE si")),
 )
 # Files kept the form that it began with.
 _file: Final = _blob[2:]
 _queue: Final = (
-    ("2015-04-05", _items("sp st se CANON si sip spr sv")),
-    ("2012-02-12", _items("sp st se CANON si sv")),
-    ("", _items("sp st se CANON si")),
+    ("2015-04-05", _items("sp st se RESOURCE si sip spr sv")),
+    ("2012-02-12", _items("sp st se RESOURCE si sv")),
+    ("", _items("sp st se RESOURCE si")),
 )
 _table: Final = tuple((since, (*form, *_ranges.split())) for since, form in _queue)
 _service_forms: Final[Mapping[str, tuple[tuple[str, _Form], ...]]] = {
@@ -64,7 +58,7 @@ _service_forms: Final[Mapping[str, tuple[tuple[str, _Form], ...]]] = {
 
 _agents: Final = " saoid suoid scid"
 _user: Final = " skdutid sduoid"
-_delegated: Final = "sp st se CANON" + _key
+_delegated: Final = "sp st se RESOURCE" + _key
 _blob_delegation: Final = (
     (
         "2026-04-06",
@@ -175,7 +169,7 @@ def _join(form: _Form, sas: Sas, request: SignedRequest, name: ResourceName, can
     lines = []
     for item in form:
         compute = _computed.get(item)
-        if item is _canonical:
+        if item == _canonical:
             lines.append(canonical)
         elif compute is not None:
             lines.append(compute(sas, request, name))

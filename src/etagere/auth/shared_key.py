@@ -5,8 +5,10 @@ space inside their values, on `+` in queries, on the path of a secondary.  The d
 tried first, and then the few others that clients are known to sign; each still needs the key.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
 from urllib.parse import unquote, unquote_plus
 
 from etagere.auth.authorization import Scheme, parse_authorization
@@ -24,6 +26,9 @@ skew_seconds_max: Final = 15 * 60
 _empty_length_since: Final = "2015-02-21"
 _empty_values_since: Final = "2016-05-31"
 _secondary: Final = "-secondary"
+_linear_white_space: Final = re.compile(r"[ \t\r\n]+")
+_dates_remembered: Final = 512
+_date_chars_max: Final = 64
 _before_length: Final = ("content-encoding", "content-language")
 _after_length: Final = ("content-md5", "content-type")
 _after_date: Final = (
@@ -66,34 +71,42 @@ def string_to_sign(request: SignedRequest, scheme: Scheme) -> str:
 
 
 def strings_to_sign(request: SignedRequest, scheme: Scheme) -> Iterator[str]:
-    """Every string that is accepted, the documented one first."""
+    """Every string that is accepted, the documented one first; the others are made on demand."""
     if request.service == "t":
         head = _table_head(request, scheme)
+        headers: Iterable[str] = ("",)
+        queries: Callable[[SignedRequest], Iterable[str]] = _comp
+    elif scheme is Scheme.SHARED_KEY_LITE:
+        head = _lite_head(request)
+        headers = _canonical_headers(request)
+        queries = _comp
+    else:
+        head = _head(request)
+        headers = _canonical_headers(request)
+        queries = _canonical_queries
+    for block in headers:
         for path in _paths(request):
-            yield f"{head}/{request.account}{path}{_comp(request)}"
-        return
-    head = _head(request) if scheme is Scheme.SHARED_KEY else _lite_head(request)
-    for headers in _canonical_headers(request):
-        for path in _paths(request):
-            root = f"{head}{headers}/{request.account}{path}"
-            if scheme is Scheme.SHARED_KEY_LITE:
-                yield root + _comp(request)
-                continue
-            for query in _canonical_queries(request):
-                yield root + query
+            for query in queries(request):
+                yield f"{head}{block}/{request.account}{path}{query}"
 
 
 def _check_date(headers: Mapping[str, str], now: Timestamp) -> None:
     text = headers.get("x-ms-date") or headers.get("date")
     if not text:
         raise authentication_failed("Request date header not specified")
-    moment = parse_http_date(text)
+    moment = _moment(text)
     if moment is None:
         raise authentication_failed(f"Request date header is not a date: '{text}'")
     if now - moment > skew_seconds_max * ticks_per_second:
         raise authentication_failed(f"Request date header too old: '{text}'")
     if moment - now > skew_seconds_max * ticks_per_second:
         raise authentication_failed(f"Request date header too far in the future: '{text}'")
+
+
+@lru_cache(maxsize=_dates_remembered)
+def _moment(text: str) -> Timestamp | None:
+    """Most requests of one second carry the same text."""
+    return parse_http_date(text) if len(text) <= _date_chars_max else None
 
 
 def _head(request: SignedRequest) -> str:
@@ -131,34 +144,37 @@ def _table_head(request: SignedRequest, scheme: Scheme) -> str:
     )
 
 
-def _comp(request: SignedRequest) -> str:
-    return next((f"?comp={v}" for name, v in request.query if name.lower() == "comp"), "")
+def _comp(request: SignedRequest) -> tuple[str]:
+    for name, text in request.query:
+        if name.lower() == "comp":
+            return (f"?comp={text}",)
+    return ("",)
 
 
 def _canonical_headers(request: SignedRequest) -> Iterator[str]:
     keep_empty = request.version >= _empty_values_since
     sent = [
-        (name, text)
-        for name, text in request.headers.items()
-        if name.startswith("x-ms-") and (keep_empty or text.strip())
+        header
+        for header in request.headers.items()
+        if header[0].startswith("x-ms-") and (keep_empty or header[1].strip())
     ]
     sent.sort()
-    collated = sorted(sent, key=lambda header: collation_key(header[0]))
-    orders = (sent,) if collated == sent else (sent, collated)
-    folds = any(_folded(text) != text for _, text in sent)
-    for order in orders:
-        yield "".join([f"{name}:{_folded(text)}\n" for name, text in order])
-        if folds:
-            # Several SDKs sign a value as it is, or trim only one of its ends.
-            yield "".join([f"{name}:{text}\n" for name, text in order])
-            yield "".join([f"{name}:{text.strip()}\n" for name, text in order])
+    documented = "".join([f"{name}:{_folded(text)}\n" for name, text in sent])
+    yield documented
+    made = {documented}
+    for order in (sent, sorted(sent, key=lambda header: collation_key(header[0]))):
+        for adapt in (_folded, str):  # several SDKs sign a value as it is
+            block = "".join([f"{name}:{adapt(text)}\n" for name, text in order])
+            if block not in made:
+                made.add(block)
+                yield block
 
 
 def _folded(text: str) -> str:
-    """Trimmed, and with each run of white space inside folded to one space."""
-    if text.isalnum():
-        return text
-    return " ".join(text.split())
+    """Trimmed, and with each run of linear white space inside folded to one space."""
+    if "  " in text or "\t" in text:
+        text = _linear_white_space.sub(" ", text)
+    return text.strip(" ")
 
 
 def _paths(request: SignedRequest) -> Iterator[str]:
@@ -194,11 +210,7 @@ def _canonical_query(query: tuple[tuple[str, str], ...]) -> str:
     return "".join([f"\n{name}:{','.join(sorted(values[name]))}" for name in sorted(values)])
 
 
-class _Decode(Protocol):
-    def __call__(self, text: str, /) -> str: ...
-
-
-def _decoded(raw_query: str, decode: _Decode) -> tuple[tuple[str, str], ...]:
+def _decoded(raw_query: str, decode: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for item in raw_query.split("&"):
         if item:
