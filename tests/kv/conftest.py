@@ -3,6 +3,8 @@
 import pytest
 
 from etagere.base.clock import Timestamp
+from etagere.kv.engines.lmdb import LmdbEngine
+from etagere.kv.engines.memory import MemoryEngine
 
 
 class HandClock:
@@ -18,3 +20,31 @@ class HandClock:
 @pytest.fixture
 def clock():
     return HandClock()
+
+
+openers = {
+    "memory-strict": lambda path, clock, **more: MemoryEngine(clock, **more),
+    "memory": lambda path, clock, **more: MemoryEngine(clock, strict=False, **more),
+    "lmdb": lambda path, clock, **more: LmdbEngine.open(path, clock=clock, **more),
+    "lmdb-relaxed": lambda path, clock, **more: LmdbEngine.open(
+        path, clock=clock, durability="relaxed", **more
+    ),
+}
+"""Every engine, opened on a directory that only those on disk use."""
+
+
+@pytest.fixture(params=openers)
+def open_engine(request, tmp_path, clock):
+    """A function that opens the engine under test; each call on the same directory."""
+
+    def opener(**more):
+        return openers[request.param](tmp_path / "store", clock, **more)
+
+    return opener
+
+
+@pytest.fixture
+async def engine(open_engine):
+    engine = open_engine()
+    yield engine
+    await engine.close()
