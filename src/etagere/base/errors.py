@@ -11,7 +11,8 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer, not an error o
 
     `code` is the service's own error code ("LeaseIdMissing"); status and message belong to the
     frontends' tables.  `details` become extra elements of the error body, in order
-    ("HeaderName", "HeaderValue"); `headers` are added to the response.
+    ("HeaderName", "HeaderValue"); `headers` are added to the response.  `status` is set where one
+    code has two (ConditionNotMet is 304 for reads and 412 for writes).
     """
 
     def __init__(
@@ -21,12 +22,14 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer, not an error o
         *,
         headers: Mapping[str, str] = _none,
         message: str | None = None,
+        status: int | None = None,
     ) -> None:
         super().__init__(code)
         self.code = code
         self.details = details
         self.headers = headers
         self.message = message
+        self.status = status
 
 
 def invalid_header(name: str, value: str) -> Refused:

@@ -96,6 +96,9 @@ common: Final[Mapping[str, WireError]] = {
     "InvalidXmlNodeValue": WireError(
         400, "The value for one of the XML nodes is not in the correct format."
     ),
+    "KeyBasedAuthenticationNotPermitted": WireError(
+        403, "Key based authentication is not permitted on this storage account."
+    ),
     "Md5Mismatch": WireError(
         400,
         "The MD5 value specified in the request did not match with the MD5 value calculated by "

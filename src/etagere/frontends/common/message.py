@@ -1,6 +1,7 @@
 """A request and its response, as every HTTP frontend sees them: no socket, no framework."""
 
 from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 from urllib.parse import unquote, unquote_plus
 
@@ -8,6 +9,9 @@ from etagere.base.errors import Refused
 
 body_bytes_max_small: Final = 4 * 1024 * 1024 + 64 * 1024
 """What `RequestBody.read` takes unless told otherwise: XML, JSON and batch envelopes."""
+
+
+_no_names: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ClientGone(Exception):  # noqa: N818 - names what happened
@@ -42,6 +46,7 @@ class Request:
         "raw_query",
         "repeated_headers",
         "secure",
+        "spelling",
     )
 
     def __init__(
@@ -55,6 +60,7 @@ class Request:
         client_ip: str = "127.0.0.1",
         secure: bool = False,
         repeated_headers: frozenset[str] = frozenset(),
+        spelling: Mapping[str, str] = _no_names,
     ) -> None:
         self.method = method
         self.raw_path = raw_path
@@ -64,6 +70,8 @@ class Request:
         self.client_ip = client_ip
         self.secure = secure
         self.repeated_headers = repeated_headers
+        self.spelling = spelling
+        """`x-ms-meta-*` names by their lower-case form, as the client wrote them."""
         self.host = headers.get("host", "")
         length = headers.get("content-length")
         self.content_length: int | None = int(length) if length and length.isdecimal() else None
@@ -96,7 +104,7 @@ def form_value(value: str) -> str:
 class Response:
     """What goes back.  `body` is bytes, or an async iterator whose length the headers state."""
 
-    __slots__ = ("body", "headers", "reason", "status")
+    __slots__ = ("body", "headers", "operation", "reason", "status")
 
     def __init__(
         self,
@@ -107,6 +115,9 @@ class Response:
         self.status = status
         self.headers: dict[str, str] = {} if headers is None else headers
         self.body = body
+        self.reason = ""
+        self.operation = ""
+        """The operation's name, for logs and metrics."""
 
 
 def required_header(request: Request, name: str) -> str:

@@ -1,0 +1,87 @@
+"""The context of a Blob request, and what every handler reads from it first."""
+
+from etagere.base.clock import Timestamp
+from etagere.base.errors import Refused, invalid_query
+from etagere.frontends.common.call import Call
+from etagere.kernel.conditions import parse_conditions
+from etagere.kernel.dates import parse_iso
+from etagere.kernel.lease_request import parse_lease_id
+from etagere.kv.contract import Partition
+from etagere.services.blob import keys
+from etagere.services.blob.blobs import Where
+from etagere.services.blob.containers import Place, place
+from etagere.services.blob.guard import Guard
+from etagere.services.blob.service import BlobService
+
+
+class BlobCall(Call):
+    __slots__ = ("blobs",)
+
+    blobs: BlobService
+
+    def guard(self) -> Guard:
+        """Conditions and lease id, as the headers state them."""
+        headers = self.request.headers
+        lease_id = headers.get("x-ms-lease-id")
+        return Guard(
+            parse_conditions(headers),
+            parse_lease_id(lease_id) if lease_id else None,
+            self.version,
+        )
+
+    def lease_guard(self) -> Guard:
+        """The lease id alone, for operations that take no conditions."""
+        lease_id = self.request.headers.get("x-ms-lease-id")
+        return Guard(lease_id=parse_lease_id(lease_id) if lease_id else None, version=self.version)
+
+    def guard_of_conditions(self) -> Guard:
+        """The conditions alone, for lease actions, which have rules of their own for ids."""
+        return Guard(parse_conditions(self.request.headers), None, self.version)
+
+    @property
+    def part(self) -> Partition:
+        return keys.container_partition(self.account.name, self.target.container)
+
+    def place(self) -> Place:
+        return place(self.account.name, self.target.container)
+
+    def where(self) -> Where:
+        """The blob, snapshot or version that a read names."""
+        query = self.request.query
+        snapshot = query.get("snapshot")
+        version = query.get("versionid")
+        if snapshot is None and version is None:
+            return Where(self.part, self.target.item)
+        if snapshot and version:
+            raise invalid_query(
+                "versionid", version, "snapshot and versionid are mutually exclusive."
+            )
+        return Where(
+            self.part,
+            self.target.item,
+            moment("snapshot", snapshot) if snapshot else 0,
+            moment("versionid", version) if version else 0,
+        )
+
+    def base(self) -> Where:
+        """The blob that a write names, which is never a snapshot or an earlier version."""
+        query = self.request.query
+        if "snapshot" in query or "versionid" in query:
+            name = "snapshot" if "snapshot" in query else "versionid"
+            raise Refused(
+                "InvalidQueryParameterValue",
+                {
+                    "QueryParameterName": name,
+                    "QueryParameterValue": query[name],
+                    "Reason": "This operation is only allowed on the root blob.",
+                },
+            )
+        return Where(self.part, self.target.item)
+
+
+def moment(name: str, text: str) -> Timestamp:
+    """A snapshot's or version's name, which is the moment it was made."""
+    found = parse_iso(text)
+    if found is None or found <= 0:
+        raise invalid_query(name, text, "The value must be a date and time in UTC.")
+    return found

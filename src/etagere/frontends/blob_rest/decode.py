@@ -1,0 +1,210 @@
+"""Blob requests as request values: headers, query and XML, checked before anything is looked up."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from etagere.base.errors import Refused, invalid_header, invalid_query, missing_query
+from etagere.frontends.common import xml
+from etagere.frontends.common.headers import decode_base64, digest, metadata
+from etagere.frontends.common.message import Request
+from etagere.frontends.common.paging import decode_marker
+from etagere.services.blob.block_blobs import NewBlob, Source, Wanted, committed_blocks_max
+from etagere.services.blob.listing import ListBlobs, Position, results_max
+from etagere.services.blob.records import ContentHeaders, PublicAccess
+
+block_id_bytes_max: Final = 64
+block_list_bytes_max: Final = 16 * 1024 * 1024
+"""50,000 elements with ids of 64 bytes in base64 and the longest tags are under 7 MiB."""
+_mebibyte: Final = 1024 * 1024
+
+# The sizes that one request may carry, by the oldest version that takes them.
+put_blob_bytes_max: Final = (
+    ("2019-12-12", 5000 * _mebibyte),
+    ("2016-05-31", 256 * _mebibyte),
+    ("", 64 * _mebibyte),
+)
+block_bytes_max: Final = (
+    ("2019-12-12", 4000 * _mebibyte),
+    ("2016-05-31", 100 * _mebibyte),
+    ("", 4 * _mebibyte),
+)
+
+
+def limit_for(version: str, limits: tuple[tuple[str, int], ...]) -> int:
+    return next(size for since, size in limits if version >= since)
+
+
+def too_large(limit: int) -> Refused:
+    return Refused("RequestBodyTooLarge", {"MaxLimit": str(limit)})
+
+
+def public_access(request: Request) -> PublicAccess:
+    value = request.headers.get("x-ms-blob-public-access")
+    match value and value.lower():
+        case None | "":
+            return PublicAccess.NONE
+        case "blob":
+            return PublicAccess.BLOB
+        case "container" | "true":  # "true" is what 2009-07-17 and before called it
+            return PublicAccess.CONTAINER
+        case _:
+            raise invalid_header("x-ms-blob-public-access", value or "")
+
+
+def content_headers(request: Request, *, standard: bool) -> ContentHeaders:
+    """The six content properties; with `standard`, plain HTTP headers stand in for missing ones."""
+    headers = request.headers
+
+    def value(name: str, plain: str) -> str:
+        found = headers.get(f"x-ms-blob-{name}")
+        if found is None and standard:
+            found = headers.get(plain)
+        return found or ""
+
+    return ContentHeaders(
+        content_type=value("content-type", "content-type") or "application/octet-stream",
+        encoding=value("content-encoding", "content-encoding"),
+        language=value("content-language", "content-language"),
+        disposition=headers.get("x-ms-blob-content-disposition", ""),
+        cache_control=value("cache-control", "cache-control"),
+        md5=digest(request, "x-ms-blob-content-md5", "md5") or b"",
+    )
+
+
+_property_headers: Final = (
+    "x-ms-blob-cache-control",
+    "x-ms-blob-content-type",
+    "x-ms-blob-content-md5",
+    "x-ms-blob-content-encoding",
+    "x-ms-blob-content-language",
+    "x-ms-blob-content-disposition",
+)
+
+
+def names_content_headers(headers: Mapping[str, str]) -> bool:
+    """Whether a Set Blob Properties speaks of any of the six, and so replaces all of them."""
+    return any(name in headers for name in _property_headers)
+
+
+def changed_headers(request: Request) -> ContentHeaders:
+    """What Set Blob Properties sets; what it leaves out is cleared, the content type as well."""
+    headers = request.headers
+    return ContentHeaders(
+        content_type=headers.get("x-ms-blob-content-type", ""),
+        encoding=headers.get("x-ms-blob-content-encoding", ""),
+        language=headers.get("x-ms-blob-content-language", ""),
+        disposition=headers.get("x-ms-blob-content-disposition", ""),
+        cache_control=headers.get("x-ms-blob-cache-control", ""),
+        md5=digest(request, "x-ms-blob-content-md5", "md5") or b"",
+    )
+
+
+def new_blob(request: Request, *, standard: bool, may_overwrite: bool) -> NewBlob:
+    return NewBlob(
+        headers=content_headers(request, standard=standard),
+        metadata=metadata(request),
+        may_overwrite=may_overwrite,
+    )
+
+
+def block_id(request: Request) -> bytes:
+    text = request.query.get("blockid")
+    if not text:
+        raise missing_query("blockid")
+    raw = decode_base64(text)
+    if raw is None or not 1 <= len(raw) <= block_id_bytes_max:
+        raise invalid_query("blockid", text, "Not a valid base64 string.")
+    return raw
+
+
+def block_list(data: bytes) -> list[Wanted]:
+    root = xml.parse(data, "BlockList")
+    if len(root.children) > committed_blocks_max:
+        raise Refused("BlockListTooLong")
+    return [_listed(node) for node in root.children]
+
+
+def _listed(node: xml.Node) -> Wanted:
+    try:
+        source = Source(node.name)
+    except ValueError:
+        raise xml.invalid_document(f"The element {node.name} is not expected here.") from None
+    raw = decode_base64(node.text.strip())
+    if raw is None or not 1 <= len(raw) <= block_id_bytes_max:
+        raise xml.invalid_node(node.name, node.text, "Not a valid base64 string.")
+    return Wanted(raw, source)
+
+
+def block_list_types(request: Request) -> tuple[bool, bool]:
+    """(committed, uncommitted)"""
+    text = request.query.get("blocklisttype", "committed").lower()
+    match text:
+        case "committed":
+            return True, False
+        case "uncommitted":
+            return False, True
+        case "all":
+            return True, True
+        case _:
+            raise invalid_query("blocklisttype", text)
+
+
+_includes: Final = frozenset(
+    {
+        "snapshots",
+        "metadata",
+        "uncommittedblobs",
+        "copy",
+        "deleted",
+        "tags",
+        "versions",
+        "deletedwithversions",
+        "immutabilitypolicy",
+        "legalhold",
+        "permissions",
+    }
+)
+
+
+def includes(request: Request, known: frozenset[str] = _includes) -> frozenset[str]:
+    text = request.query.get("include", "")
+    if not text:
+        return frozenset()
+    found = frozenset(item.strip().lower() for item in text.split(","))
+    if not found <= known:
+        raise invalid_query("include", text)
+    return found
+
+
+def list_blobs(request: Request, included: frozenset[str], limit: int | None) -> ListBlobs:
+    query = request.query
+    delimiter = query.get("delimiter", "")
+    if delimiter and "snapshots" in included:
+        raise invalid_query("include", query["include"], "Snapshots take no delimiter.")
+    show_only = query.get("showonly", "")
+    if show_only and show_only.lower() != "deleted":
+        raise invalid_query("showonly", show_only)
+    return ListBlobs(
+        prefix=query.get("prefix", ""),
+        delimiter=delimiter,
+        start=_position(query.get("marker", ""), query.get("startfrom", "")),
+        limit=results_max if limit is None else limit,
+        snapshots="snapshots" in included,
+        versions="versions" in included,
+        uncommitted="uncommittedblobs" in included,
+        deleted="deleted" in included or "deletedwithversions" in included,
+        deleted_only=bool(show_only),
+    )
+
+
+def _position(marker: str, start_from: str) -> Position:
+    if not marker:
+        return Position(start_from)
+    items = decode_marker(marker)
+    match items:
+        case (str(name), int(moment)) if moment >= 0:
+            return Position(name, moment)
+        case (str(name), *_):
+            return Position(name)
+        case _:
+            raise invalid_query("marker", marker)

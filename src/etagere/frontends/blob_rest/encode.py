@@ -1,0 +1,328 @@
+"""Blob results as headers and XML (Azure: 'Get Blob', 'List Blobs', 'List Containers')."""
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
+
+from etagere.base.clock import Timestamp
+from etagere.frontends.common import xml
+from etagere.frontends.common.headers import encode_base64, metadata_headers
+from etagere.frontends.common.paging import encode_marker
+from etagere.kernel.dates import format_http_date, format_iso
+from etagere.kernel.etag import bare, etag_of
+from etagere.kernel.lease import view_of
+from etagere.services.blob.block_blobs import BlockList
+from etagere.services.blob.containers import ContainerEntry, ContainerPage
+from etagere.services.blob.guard import validators
+from etagere.services.blob.listing import (
+    BlobEntry,
+    BlobPage,
+    Entry,
+    ListBlobs,
+    PrefixEntry,
+    UncommittedEntry,
+)
+from etagere.services.blob.records import (
+    BlobRecord,
+    BlobType,
+    ContainerRecord,
+    Piece,
+    PublicAccess,
+)
+
+type_names: Final = {
+    BlobType.BLOCK: "BlockBlob",
+    BlobType.APPEND: "AppendBlob",
+    BlobType.PAGE: "PageBlob",
+}
+access_names: Final = {
+    PublicAccess.NONE: None,
+    PublicAccess.BLOB: "blob",
+    PublicAccess.CONTAINER: "container",
+}
+default_scope_name: Final = "$account-encryption-key"
+encoded_names_since: Final = "2021-02-12"
+
+
+def lease_headers(record: BlobRecord | ContainerRecord, now: Timestamp) -> dict[str, str]:
+    view = view_of(record.lease, now)
+    headers = {"x-ms-lease-status": view.status, "x-ms-lease-state": view.state}
+    if view.duration is not None:
+        headers["x-ms-lease-duration"] = view.duration
+    return headers
+
+
+def container_headers(record: ContainerRecord, now: Timestamp) -> dict[str, str]:
+    headers = {
+        **validators(record),
+        **metadata_headers(record.metadata),
+        **lease_headers(record, now),
+        "x-ms-has-immutability-policy": "false",
+        "x-ms-has-legal-hold": "false",
+        "x-ms-immutable-storage-with-versioning-enabled": _flag(record.versioned_immutability),
+        "x-ms-default-encryption-scope": record.default_scope or default_scope_name,
+        "x-ms-deny-encryption-scope-override": _flag(record.deny_scope_override),
+    }
+    access = access_names[record.public_access]
+    if access is not None:
+        headers["x-ms-blob-public-access"] = access
+    return headers
+
+
+def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
+    """What Get Blob and Get Blob Properties say alike; length and digest depend on the range."""
+    content = record.headers
+    headers = validators(record)
+    headers["Accept-Ranges"] = "bytes"
+    if content.content_type:
+        headers["Content-Type"] = content.content_type
+    if content.encoding:
+        headers["Content-Encoding"] = content.encoding
+    if content.language:
+        headers["Content-Language"] = content.language
+    if content.cache_control:
+        headers["Cache-Control"] = content.cache_control
+    if content.disposition:
+        headers["Content-Disposition"] = content.disposition
+    headers["x-ms-blob-type"] = type_names[record.kind]
+    headers["x-ms-creation-time"] = format_http_date(Timestamp(record.created))
+    headers["x-ms-server-encrypted"] = "true"
+    if not record.snapshot:
+        headers.update(lease_headers(record, now))
+    if record.metadata:
+        headers.update(metadata_headers(record.metadata))
+    if record.tags:
+        headers["x-ms-tag-count"] = str(len(record.tags))
+    if record.kind is BlobType.PAGE:
+        headers["x-ms-blob-sequence-number"] = str(record.sequence)
+    elif record.kind is BlobType.APPEND:
+        headers["x-ms-blob-committed-block-count"] = str(record.block_count)
+        if record.sealed:
+            headers["x-ms-blob-sealed"] = "true"
+    return headers
+
+
+def tier_headers(record: BlobRecord) -> dict[str, str]:
+    """What only Get Blob Properties says of the access tier."""
+    if record.kind is not BlobType.BLOCK:
+        return {}
+    headers = {"x-ms-access-tier": record.tier or "Hot"}
+    if not record.tier:
+        headers["x-ms-access-tier-inferred"] = "true"
+    if record.tier_changed:
+        changed = format_http_date(Timestamp(record.tier_changed))
+        headers["x-ms-access-tier-change-time"] = changed
+    return headers
+
+
+def list_containers(
+    page: ContainerPage,
+    *,
+    endpoint: str,
+    asked: str,
+    metadata: bool,
+    now: Timestamp,
+) -> bytes:
+    parts = [
+        xml.declaration,
+        f'<EnumerationResults ServiceEndpoint="{xml.quote(endpoint)}">',
+        asked,
+        "<Containers>",
+    ]
+    parts += [_container(entry, now, metadata=metadata) for entry in page.entries]
+    marker = encode_marker(page.next_marker) if page.next_marker else ""
+    parts += ["</Containers>", xml.element("NextMarker", marker), "</EnumerationResults>"]
+    return "".join(parts).encode()
+
+
+def _container(entry: ContainerEntry, now: Timestamp, *, metadata: bool) -> str:
+    record = entry.record
+    lease = view_of(record.lease, now)
+    deleted = entry.deleted
+    parts = ["<Container>", xml.element("Name", entry.name)]
+    if deleted is not None:
+        parts.append("<Deleted>true</Deleted>")
+        parts.append(xml.element("Version", f"{record.generation:016X}"))
+    parts += [
+        "<Properties>",
+        xml.element("Last-Modified", format_http_date(Timestamp(record.modified))),
+        xml.element("Etag", etag_of(record.etag)),
+        xml.element("LeaseStatus", lease.status),
+        xml.element("LeaseState", lease.state),
+        xml.element("LeaseDuration", lease.duration),
+        xml.element("PublicAccess", access_names[record.public_access]),
+        xml.element("DefaultEncryptionScope", record.default_scope or default_scope_name),
+        xml.element("DenyEncryptionScopeOverride", _flag(record.deny_scope_override)),
+        "<HasImmutabilityPolicy>false</HasImmutabilityPolicy>",
+        "<HasLegalHold>false</HasLegalHold>",
+        xml.element("ImmutableStorageWithVersioningEnabled", _flag(record.versioned_immutability)),
+    ]
+    if deleted is not None:
+        days = max(0, (deleted.retained_until - now) // _ticks_per_day)
+        parts.append(xml.element("DeletedTime", format_http_date(Timestamp(deleted.deleted))))
+        parts.append(xml.element("RemainingRetentionDays", str(days)))
+    parts.append("</Properties>")
+    if metadata:
+        parts.append(_metadata(record.metadata))
+    parts.append("</Container>")
+    return "".join(parts)
+
+
+_ticks_per_day: Final = 86_400 * 10_000_000
+
+
+def _metadata(values: dict[str, str]) -> str:
+    if not values:
+        return "<Metadata />"
+    inner = "".join(f"<{name}>{xml.escape(value)}</{name}>" for name, value in values.items())
+    return f"<Metadata>{inner}</Metadata>"
+
+
+def list_blobs(
+    page: BlobPage,
+    wanted: ListBlobs,
+    included: frozenset[str],
+    *,
+    endpoint: str,
+    container: str,
+    asked: str,
+    version: str,
+    now: Timestamp,
+) -> bytes:
+    parts = [
+        xml.declaration,
+        f'<EnumerationResults ServiceEndpoint="{xml.quote(endpoint)}" ',
+        f'ContainerName="{xml.quote(container)}">',
+        asked,
+        "<Blobs>",
+    ]
+    parts += [
+        _entry(entry, included, version, now, versions=wanted.versions) for entry in page.entries
+    ]
+    marker = "" if page.next is None else encode_marker(page.next.name, page.next.moment)
+    parts += ["</Blobs>", xml.element("NextMarker", marker), "</EnumerationResults>"]
+    return "".join(parts).encode()
+
+
+def asked_for(values: Iterable[tuple[str, str | None]]) -> str:
+    """The request's own parameters, which a listing repeats if they were sent."""
+    return "".join(xml.element(name, value) for name, value in values)
+
+
+def _name(name: str, version: str) -> str:
+    if version >= encoded_names_since and not xml.is_representable(name):
+        return f'<Name Encoded="true">{quote(name, safe="")}</Name>'
+    return f"<Name>{xml.escape(name)}</Name>"
+
+
+def _entry(
+    entry: Entry, included: frozenset[str], version: str, now: Timestamp, *, versions: bool
+) -> str:
+    match entry:
+        case PrefixEntry(name):
+            return f"<BlobPrefix>{_name(name, version)}</BlobPrefix>"
+        case UncommittedEntry(name, marker):
+            created = format_http_date(Timestamp(marker.created))
+            return (
+                f"<Blob>{_name(name, version)}<Properties>"
+                f"<Creation-Time>{created}</Creation-Time>"
+                f"<Last-Modified>{created}</Last-Modified><Etag />"
+                "<Content-Length>0</Content-Length><Content-Type />"
+                "<BlobType>BlockBlob</BlobType><LeaseStatus>unlocked</LeaseStatus>"
+                "<LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted>"
+                "</Properties></Blob>"
+            )
+        case BlobEntry():
+            return _blob(entry, included, version, now, versions=versions)
+
+
+def _blob(
+    entry: BlobEntry, included: frozenset[str], version: str, now: Timestamp, *, versions: bool
+) -> str:
+    record = entry.record
+    parts = ["<Blob>", _name(entry.name, version)]
+    if record.deleted:
+        parts.append("<Deleted>true</Deleted>")
+    if record.snapshot:
+        parts.append(xml.element("Snapshot", format_iso(Timestamp(record.snapshot))))
+    if record.version and versions:
+        parts.append(xml.element("VersionId", format_iso(Timestamp(record.version))))
+        if entry.current:
+            parts.append("<IsCurrentVersion>true</IsCurrentVersion>")
+    parts += ["<Properties>", _blob_properties(record, now), "</Properties>"]
+    if "metadata" in included:
+        parts.append(_metadata(record.metadata))
+    if "tags" in included and record.tags:
+        parts.append(tag_set(record.tags))
+    parts.append("</Blob>")
+    return "".join(parts)
+
+
+def tag_set(tags: dict[str, str]) -> str:
+    inner = "".join(
+        f"<Tag>{xml.element('Key', key)}<Value>{xml.escape(value)}</Value></Tag>"
+        for key, value in tags.items()
+    )
+    return f"<Tags><TagSet>{inner}</TagSet></Tags>"
+
+
+def _blob_properties(record: BlobRecord, now: Timestamp) -> str:
+    """In the order in which the live service writes them."""
+    content = record.headers
+    text = (
+        f"<Creation-Time>{format_http_date(Timestamp(record.created))}</Creation-Time>"
+        f"<Last-Modified>{format_http_date(Timestamp(record.modified))}</Last-Modified>"
+        f"<Etag>{bare(etag_of(record.etag))}</Etag>"
+        f"<Content-Length>{record.size}</Content-Length>"
+        f"<Content-Type>{xml.escape(content.content_type)}</Content-Type>"
+        f"<Content-Encoding>{xml.escape(content.encoding)}</Content-Encoding>"
+        f"<Content-Language>{xml.escape(content.language)}</Content-Language>"
+        f"<Content-CRC64 /><Content-MD5>{encode_base64(content.md5)}</Content-MD5>"
+        f"<Cache-Control>{xml.escape(content.cache_control)}</Cache-Control>"
+        f"<Content-Disposition>{xml.escape(content.disposition)}</Content-Disposition>"
+    )
+    if record.kind is BlobType.PAGE:
+        text += f"<x-ms-blob-sequence-number>{record.sequence}</x-ms-blob-sequence-number>"
+    text += f"<BlobType>{type_names[record.kind]}</BlobType>"
+    if record.kind is BlobType.BLOCK:
+        text += f"<AccessTier>{record.tier or 'Hot'}</AccessTier>"
+        if not record.tier:
+            text += "<AccessTierInferred>true</AccessTierInferred>"
+    if not record.snapshot:
+        lease = view_of(record.lease, now)
+        text += f"<LeaseStatus>{lease.status}</LeaseStatus><LeaseState>{lease.state}</LeaseState>"
+        text += xml.element("LeaseDuration", lease.duration)
+    text += "<ServerEncrypted>true</ServerEncrypted>"
+    if record.sealed:
+        text += "<Sealed>true</Sealed>"
+    if record.deleted:
+        days = max(0, (record.retained_until - now) // _ticks_per_day)
+        text += xml.element("DeletedTime", format_http_date(Timestamp(record.deleted)))
+        text += xml.element("RemainingRetentionDays", str(days))
+    if record.tags:
+        text += f"<TagCount>{len(record.tags)}</TagCount>"
+    return text
+
+
+def block_list(found: BlockList, *, committed: bool, uncommitted: bool) -> bytes:
+    parts = [xml.declaration, "<BlockList>"]
+    if committed:
+        parts.append(_blocks("CommittedBlocks", found.committed))
+    if uncommitted:
+        parts.append(_blocks("UncommittedBlocks", found.uncommitted))
+    parts.append("</BlockList>")
+    return "".join(parts).encode()
+
+
+def _blocks(name: str, pieces: list[Piece]) -> str:
+    if not pieces:
+        return f"<{name} />"
+    inner = "".join(
+        f"<Block><Name>{encode_base64(piece.block_id)}</Name><Size>{piece.size}</Size></Block>"
+        for piece in pieces
+    )
+    return f"<{name}>{inner}</{name}>"
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

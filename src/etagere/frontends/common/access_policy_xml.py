@@ -1,0 +1,77 @@
+"""Stored access policies as XML (Azure: 'Set Container/Queue/Table/Share ACL')."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from etagere.base.clock import Timestamp
+from etagere.frontends.common import xml
+from etagere.frontends.common.xml import Node
+from etagere.kernel.dates import format_iso, parse_iso
+from etagere.services.common.access_policy import StoredPolicy
+
+policies_max: Final = 5
+id_chars_max: Final = 64
+
+
+def decode(data: bytes) -> tuple[StoredPolicy, ...]:
+    """The policies of a Set ACL; an empty body clears them."""
+    if not data.strip():
+        return ()
+    root = xml.parse(data, "SignedIdentifiers")
+    if len(root.children) > policies_max:
+        raise xml.invalid_document("At most five access policies can be stored.")
+    policies = tuple(_policy(node) for node in root.children)
+    if len({policy.id for policy in policies}) != len(policies):
+        raise xml.invalid_document("Two access policies have the same identifier.")
+    return policies
+
+
+def _policy(node: Node) -> StoredPolicy:
+    if node.name != "SignedIdentifier":
+        raise xml.invalid_document(f"The element {node.name} is not expected here.")
+    name = node.text_of("Id")
+    if not name or len(name) > id_chars_max:
+        raise xml.invalid_node("Id", name or "", "An identifier has 1 to 64 characters.")
+    policy = node.child("AccessPolicy")
+    if policy is None:
+        return StoredPolicy(name)
+    return StoredPolicy(
+        name,
+        _time(policy, "Start"),
+        _time(policy, "Expiry"),
+        policy.text_of("Permission") or None,
+    )
+
+
+def _time(node: Node, name: str) -> Timestamp | None:
+    text = node.text_of(name)
+    if not text or not text.strip():
+        return None
+    found = parse_iso(text.strip())
+    if found is None:
+        raise xml.invalid_node(name, text, "The value must be a date and time in UTC.")
+    return found
+
+
+def encode(policies: Iterable[StoredPolicy]) -> bytes:
+    parts = [xml.declaration]
+    found = [_encoded(policy) for policy in policies]
+    if found:
+        parts += ["<SignedIdentifiers>", *found, "</SignedIdentifiers>"]
+    else:
+        parts.append("<SignedIdentifiers />")
+    return "".join(parts).encode()
+
+
+def _encoded(policy: StoredPolicy) -> str:
+    inner = "".join(
+        (
+            xml.element("Start", None if policy.start is None else format_iso(policy.start)),
+            xml.element("Expiry", None if policy.expiry is None else format_iso(policy.expiry)),
+            xml.element("Permission", policy.permission),
+        )
+    )
+    return (
+        f"<SignedIdentifier>{xml.element('Id', policy.id)}"
+        f"<AccessPolicy>{inner}</AccessPolicy></SignedIdentifier>"
+    )

@@ -1,0 +1,65 @@
+"""One request on its way through a frontend: what has been found out about it so far."""
+
+from dataclasses import dataclass
+
+from etagere.auth.identity import Identity, anonymous
+from etagere.auth.need import Grant, all_granted
+from etagere.frontends.common.message import Request
+from etagere.frontends.common.operations import Resource
+from etagere.services.common.accounts import Account
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the path names, decoded: `container` is also a queue, a table or a share."""
+
+    resource: Resource
+    container: str = ""
+    item: str = ""
+
+
+class Call:
+    """The context that an operation's handler takes."""
+
+    __slots__ = (
+        "account",
+        "endpoint",
+        "grant",
+        "identity",
+        "operation_name",
+        "request",
+        "request_id",
+        "secondary",
+        "target",
+        "version",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        request_id: str,
+        account: Account,
+        target: Target,
+        *,
+        secondary: bool,
+        endpoint: str,
+    ) -> None:
+        self.request = request
+        self.request_id = request_id
+        self.account = account
+        self.target = target
+        self.secondary = secondary
+        self.endpoint = endpoint
+        """The service's root for this account as the client named it, ending in a slash."""
+        self.version = ""
+        """`x-ms-version` in force; "" only for anonymous requests that sent none."""
+        self.operation_name = ""
+        self.identity: Identity = anonymous
+        self.grant: Grant = all_granted
+        """What the identity may do besides what the operation needs."""
+
+    def header(self, name: str) -> str | None:
+        return self.request.headers.get(name)
+
+    def query(self, name: str) -> str | None:
+        return self.request.query.get(name)

@@ -1,0 +1,189 @@
+"""Operations that all types of blob share, as bodies of transactions.
+
+(Azure: 'Operations on blobs'.)  Each is one atomic step for its blob: what it checks and what it
+does cannot come apart.  What an overwritten or deleted blob held is let go of in the same
+transaction; where it is kept (snapshots, versions, soft delete) is `retire`'s business.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from etagere.base.errors import Refused
+from etagere.kernel.conditions import WriteKind
+from etagere.kernel.lease import Lease, LeaseChange, LeaseKind, LeaseRequest, act
+from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.services.blob import content, keys
+from etagere.services.blob.content import Home
+from etagere.services.blob.guard import (
+    Guard,
+    admit_read,
+    admit_write,
+    find_blob,
+    open_container,
+)
+from etagere.services.blob.records import (
+    BlobRecord,
+    BlobType,
+    ContainerRecord,
+    ContentHeaders,
+    blobs,
+    staged_blocks,
+)
+
+
+class Where(NamedTuple):
+    """The blob that a request names."""
+
+    part: Partition
+    name: str
+    snapshot: int = 0
+    version: int = 0
+
+
+class Found(NamedTuple):
+    container: ContainerRecord
+    home: Home
+    record: BlobRecord
+
+
+class Standing(NamedTuple):
+    """A container, and the current blob of a name in it, if there is one."""
+
+    container: ContainerRecord
+    home: Home
+    record: BlobRecord | None
+
+
+async def stand(tx: ReadTx, where: Where) -> Standing:
+    container = await open_container(tx, where.part)
+    home = Home(where.part, container.generation)
+    return Standing(
+        container, home, await find_blob(tx, where.part, container.generation, where.name)
+    )
+
+
+async def find(tx: ReadTx, where: Where) -> Standing:
+    """The blob, or the snapshot or version that the request names."""
+    if not where.snapshot and not where.version:
+        return await stand(tx, where)
+    container = await open_container(tx, where.part)
+    home = Home(where.part, container.generation)
+    moment = where.snapshot or where.version
+    raw = await tx.get(where.part, keys.history(home.generation, where.name, moment))
+    record = None if raw is None else blobs.decode(raw)
+    if record is None and where.version:
+        current = await find_blob(tx, where.part, home.generation, where.name)
+        if current is not None and current.version == where.version:
+            record = current
+    elif record is not None and bool(record.snapshot) != bool(where.snapshot):
+        record = None
+    if record is not None and record.deleted:
+        record = None
+    return Standing(container, home, record)
+
+
+async def read(tx: ReadTx, where: Where, guard: Guard) -> Found:
+    """Find a blob for reading; everything that Get Blob and its kin check."""
+    standing = await find(tx, where)
+    return Found(standing.container, standing.home, admit_read(standing.record, guard, tx.now))
+
+
+def save(tx: Tx, home: Home, name: str, record: BlobRecord) -> None:
+    tx.put(home.part, keys.blob(home.generation, name), blobs.encode(record))
+
+
+def must_exist(record: BlobRecord | None) -> BlobRecord:
+    if record is None:
+        raise Refused("BlobNotFound")
+    return record
+
+
+def must_be(record: BlobRecord, kind: BlobType) -> None:
+    if record.kind is not kind:
+        raise Refused("InvalidBlobType")
+
+
+async def set_metadata(tx: Tx, where: Where, guard: Guard, metadata: dict[str, str]) -> BlobRecord:
+    standing = await stand(tx, where)
+    lease = admit_write(standing.record, guard, tx.now, WriteKind.UPDATE)
+    record = must_exist(standing.record)
+    return _changed(tx, standing.home, where.name, record, lease, metadata=metadata)
+
+
+async def set_headers(tx: Tx, where: Where, guard: Guard, headers: ContentHeaders) -> BlobRecord:
+    """Set Blob Properties: the six content headers are replaced together."""
+    standing = await stand(tx, where)
+    lease = admit_write(standing.record, guard, tx.now, WriteKind.SET_PROPERTIES)
+    record = must_exist(standing.record)
+    return _changed(tx, standing.home, where.name, record, lease, headers=headers)
+
+
+def _changed(
+    tx: Tx, home: Home, name: str, record: BlobRecord, lease: Lease | None, **fields: object
+) -> BlobRecord:
+    changed = msgspec.structs.replace(
+        record, etag=tx.stamp(), modified=tx.now, lease=lease, **fields
+    )
+    save(tx, home, name, changed)
+    return changed
+
+
+class Leased(NamedTuple):
+    record: BlobRecord
+    change: LeaseChange
+
+
+async def lease(tx: Tx, where: Where, guard: Guard, request: LeaseRequest, fresh_id: str) -> Leased:
+    """Lease actions leave the blob's ETag and Last-Modified alone."""
+    standing = await stand(tx, where)
+    record = must_exist(standing.record)
+    unleased = msgspec.structs.replace(record, lease=None)
+    # The table of lease actions decides about the lease: only the conditions are checked here.
+    admit_write(unleased, guard, tx.now, WriteKind.UPDATE)
+    change = act(record.lease, request, tx.now, LeaseKind.BLOB, fresh_id)
+    record = msgspec.structs.replace(record, lease=change.lease)
+    save(tx, standing.home, where.name, record)
+    return Leased(record, change)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBlob:
+    snapshots: str = ""
+    """x-ms-delete-snapshots: "include", "only", or "" where it was not sent."""
+
+
+async def delete(tx: Tx, where: Where, guard: Guard, wanted: DeleteBlob) -> None:
+    standing = await stand(tx, where)
+    home, record = standing.home, standing.record
+    if record is None and await _discard_uncommitted(tx, home, where.name, guard):
+        return
+    admit_write(record, guard, tx.now, WriteKind.UPDATE)
+    record = must_exist(record)
+    await drop_staged(tx, home, where.name)
+    await content.let_go(tx, home, record)
+    tx.delete(home.part, keys.blob(home.generation, where.name))
+
+
+async def _discard_uncommitted(tx: Tx, home: Home, name: str, guard: Guard) -> bool:
+    """Deleting a blob that has only staged blocks discards them (since 2013-08-15)."""
+    if await tx.get(home.part, keys.unfinished(home.generation, name)) is None:
+        return False
+    admit_write(None, guard, tx.now, WriteKind.UPDATE)
+    await drop_staged(tx, home, name)
+    return True
+
+
+async def drop_staged(tx: Tx, home: Home, name: str) -> None:
+    """Forget all staged blocks of a name, if there are any."""
+    marker = keys.unfinished(home.generation, name)
+    if await tx.get(home.part, marker) is None:
+        return
+    tx.delete(home.part, marker)
+    begin, end = keys.staged_of(home.generation, name)
+    while rows := await tx.scan(home.part, begin, end, limit=1000):
+        await content.release(tx, home, [staged_blocks.decode(raw).piece for _, raw in rows])
+        for key, _ in rows:
+            tx.delete(home.part, key)
+        begin = rows[-1][0] + b"\0"

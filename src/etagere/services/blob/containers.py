@@ -1,0 +1,231 @@
+"""Container operations, as bodies of transactions (Azure: 'Operations on containers').
+
+A container is its record, in its own partition, and its entry in the account's directory; both are
+written in one transaction that names both partitions.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from etagere.base.clock import Timestamp, seconds
+from etagere.base.errors import Refused
+from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, Use, act
+from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.kv.tuples import after, unpack
+from etagere.services.blob import keys
+from etagere.services.blob.guard import (
+    Guard,
+    admit_container_read,
+    admit_container_write,
+    open_container,
+)
+from etagere.services.blob.records import (
+    ContainerRecord,
+    DeletedContainer,
+    DirectoryEntry,
+    PublicAccess,
+    containers,
+    deleted_containers,
+    directory_entries,
+)
+from etagere.services.common.access_policy import StoredPolicy
+
+seconds_per_day = 86_400
+
+
+class Place(NamedTuple):
+    """A container's name and its two partitions."""
+
+    account: str
+    name: str
+    part: Partition
+    account_part: Partition
+
+
+def place(account: str, name: str) -> Place:
+    return Place(
+        account, name, keys.container_partition(account, name), keys.account_partition(account)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContainer:
+    metadata: dict[str, str]
+    public_access: PublicAccess = PublicAccess.NONE
+    default_scope: str = ""
+    deny_scope_override: bool = False
+    versioned_immutability: bool = False
+
+
+async def create(tx: Tx, where: Place, wanted: CreateContainer) -> ContainerRecord:
+    if await tx.get(where.part, keys.container_record) is not None:
+        raise Refused("ContainerAlreadyExists")
+    stamp = tx.stamp()
+    record = ContainerRecord(
+        generation=stamp,
+        etag=stamp,
+        modified=tx.now,
+        created=tx.now,
+        metadata=wanted.metadata,
+        public_access=wanted.public_access,
+        default_scope=wanted.default_scope,
+        deny_scope_override=wanted.deny_scope_override,
+        versioned_immutability=wanted.versioned_immutability,
+    )
+    _enter(tx, where, record)
+    return record
+
+
+def _enter(tx: Tx, where: Place, record: ContainerRecord) -> None:
+    tx.put(where.part, keys.container_record, containers.encode(record))
+    tx.put(
+        where.account_part,
+        keys.directory_entry(where.name),
+        directory_entries.encode(DirectoryEntry(record.generation)),
+    )
+
+
+async def get(tx: ReadTx, where: Place, guard: Guard) -> ContainerRecord:
+    """Get Container Properties, Metadata and ACL: conditions do not apply to them."""
+    record = await open_container(tx, where.part)
+    admit_container_read(record, guard, tx.now)
+    return record
+
+
+async def set_metadata(
+    tx: Tx, where: Place, guard: Guard, metadata: dict[str, str]
+) -> ContainerRecord:
+    record = await open_container(tx, where.part)
+    admit_container_write(record, guard, tx.now)
+    return _changed(tx, where, record, metadata=metadata)
+
+
+async def set_access(
+    tx: Tx,
+    where: Place,
+    guard: Guard,
+    public_access: PublicAccess,
+    policies: tuple[StoredPolicy, ...],
+) -> ContainerRecord:
+    record = await open_container(tx, where.part)
+    admit_container_write(record, guard, tx.now)
+    return _changed(tx, where, record, public_access=public_access, policies=policies)
+
+
+def _changed(tx: Tx, where: Place, record: ContainerRecord, **fields: object) -> ContainerRecord:
+    changed = msgspec.structs.replace(record, etag=tx.stamp(), modified=tx.now, **fields)
+    tx.put(where.part, keys.container_record, containers.encode(changed))
+    return changed
+
+
+class Leased(NamedTuple):
+    record: ContainerRecord
+    change: LeaseChange
+
+
+async def lease(tx: Tx, where: Place, guard: Guard, request: LeaseRequest, fresh_id: str) -> Leased:
+    """Lease actions leave the container's ETag and Last-Modified alone."""
+    record = await open_container(tx, where.part)
+    admit_container_write(record, guard, tx.now)
+    change = act(record.lease, request, tx.now, LeaseKind.CONTAINER, fresh_id)
+    record = msgspec.structs.replace(record, lease=change.lease)
+    tx.put(where.part, keys.container_record, containers.encode(record))
+    return Leased(record, change)
+
+
+async def delete(tx: Tx, where: Place, guard: Guard, retention_days: int = 0) -> None:
+    """Forget the container at once; its rows are swept away later, or kept while retained."""
+    record = await open_container(tx, where.part)
+    admit_container_write(record, guard, tx.now, Use.WRITE)
+    tx.delete(where.part, keys.container_record)
+    tx.delete(where.account_part, keys.directory_entry(where.name))
+    if retention_days:
+        until = tx.now + seconds(retention_days * seconds_per_day)
+        kept = DeletedContainer(msgspec.structs.replace(record, lease=None), tx.now, until)
+        tx.put(
+            where.account_part,
+            keys.deleted_container(where.name, record.generation),
+            deleted_containers.encode(kept),
+        )
+    else:
+        tx.put(where.account_part, keys.doomed(record.generation, where.name), b"")
+
+
+@dataclass(frozen=True, slots=True)
+class ListContainers:
+    prefix: str = ""
+    marker: str = ""
+    limit: int = 5000
+    deleted: bool = False
+
+
+class ContainerEntry(NamedTuple):
+    name: str
+    record: ContainerRecord
+    deleted: DeletedContainer | None = None
+
+
+class ContainerPage(NamedTuple):
+    entries: list[ContainerEntry]
+    next_marker: str
+
+
+async def list_containers(tx: ReadTx, account: str, wanted: ListContainers) -> ContainerPage:
+    """One page of the directory, in order of names, deleted ones beside their namesakes."""
+    part = keys.account_partition(account)
+    begin, end = keys.directory(wanted.prefix)
+    begin = max(begin, keys.directory_entry(wanted.marker))
+    rows = await tx.scan(part, begin, end, limit=wanted.limit + 1)
+    found = [ContainerEntry(_name(key), await _record(tx, account, _name(key))) for key, _ in rows]
+    if wanted.deleted:
+        found += await _deleted(tx, part, wanted)
+        found.sort(key=lambda entry: (entry.name, entry.record.generation))
+    more = found[wanted.limit].name if len(found) > wanted.limit else ""
+    return ContainerPage(found[: wanted.limit], more)
+
+
+def _name(key: bytes) -> str:
+    name = unpack(key)[1]
+    assert isinstance(name, str)
+    return name
+
+
+async def _record(tx: ReadTx, account: str, name: str) -> ContainerRecord:
+    raw = await tx.get(keys.container_partition(account, name), keys.container_record)
+    assert raw is not None, "the directory names only containers that exist"
+    return containers.decode(raw)
+
+
+async def _deleted(tx: ReadTx, part: Partition, wanted: ListContainers) -> list[ContainerEntry]:
+    begin, end = keys.deleted_containers()
+    found: list[ContainerEntry] = []
+    while rows := await tx.scan(part, begin, end, limit=1000):
+        for key, raw in rows:
+            name = _name(key)
+            kept = deleted_containers.decode(raw)
+            if (
+                name.startswith(wanted.prefix)
+                and name >= wanted.marker
+                and Timestamp(kept.retained_until) > tx.now
+            ):
+                found.append(ContainerEntry(name, kept.record, kept))
+        begin = after(rows[-1][0])
+    return found
+
+
+async def restore(tx: Tx, where: Place, deleted_name: str, generation: int) -> ContainerRecord:
+    """Undelete a container under its own name (Azure: 'Restore Container')."""
+    key = keys.deleted_container(deleted_name, generation)
+    raw = await tx.get(where.account_part, key)
+    if raw is None or deleted_containers.decode(raw).retained_until <= tx.now:
+        raise Refused("ContainerNotFound")
+    if await tx.get(where.part, keys.container_record) is not None:
+        raise Refused("ContainerAlreadyExists")
+    record = msgspec.structs.replace(
+        deleted_containers.decode(raw).record, etag=tx.stamp(), modified=tx.now
+    )
+    tx.delete(where.account_part, key)
+    _enter(tx, where, record)
+    return record

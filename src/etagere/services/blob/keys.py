@@ -1,0 +1,171 @@
+"""Where everything of a blob account lies in the store; only this module builds its keys.
+
+An account's partition holds the directory of its containers.  A container's partition holds the
+container's record and, under its *generation* (the stamp of its creation), all that is in it:
+deleting a container forgets the generation, and its rows are swept away later, in small steps,
+while a new container of the same name already fills its own.
+
+    (account)
+      names        name                          -> DirectoryEntry
+      deleted      name, generation              -> DeletedContainer (soft delete)
+      doomed       generation, name              -> nothing: rows and extents to sweep away
+    (container)
+      container                                  -> ContainerRecord
+      blob         gen, name                     -> BlobRecord: the current blob
+      history      gen, name, moment             -> BlobRecord: snapshots and earlier versions
+      staged       gen, name, block id           -> StagedBlock
+      unfinished   gen, name                     -> UncommittedBlob: there are staged blocks
+      data         gen, content id               -> bytes of one inline piece
+      pieces       gen, list id, offset          -> a page of a piece list
+      holders      gen, id                       -> how many hold an inline piece or a list, if > 1
+      garbage      gen, list id                  -> a piece list that nothing holds any more
+      tags         gen, key, value, name, moment -> nothing: the index that Find Blobs by Tags reads
+"""
+
+from typing import Final
+
+from etagere.kv.contract import Partition
+from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
+
+_service: Final = "blob"
+
+_names: Final = 1
+_deleted: Final = 2
+_doomed: Final = 3
+
+_container: Final = 1
+_blob: Final = 2
+_history: Final = 3
+_staged: Final = 4
+_unfinished: Final = 5
+_data: Final = 6
+_pieces: Final = 7
+_holders: Final = 8
+_garbage: Final = 9
+_tags: Final = 10
+
+Range = tuple[bytes, bytes]
+
+container_record: Final = pack(_container)
+
+
+def account_partition(account: str) -> Partition:
+    return Partition(pack(_service, account))
+
+
+def container_partition(account: str, container: str) -> Partition:
+    return Partition(pack(_service, account, container))
+
+
+def directory_entry(name: str) -> bytes:
+    return pack(_names, name)
+
+
+def directory(prefix: str = "") -> Range:
+    return range_of_prefix(_names, prefix)
+
+
+def deleted_container(name: str, generation: int) -> bytes:
+    return pack(_deleted, name, generation)
+
+
+def deleted_containers() -> Range:
+    return range_of(_deleted)
+
+
+def doomed(generation: int, name: str) -> bytes:
+    return pack(_doomed, generation, name)
+
+
+def all_doomed() -> Range:
+    return range_of(_doomed)
+
+
+def blob(generation: int, name: str) -> bytes:
+    return pack(_blob, generation, name)
+
+
+def blobs(generation: int) -> Range:
+    return range_of(_blob, generation)
+
+
+def blobs_named(generation: int, prefix: str) -> Range:
+    return range_of_prefix(_blob, generation, prefix)
+
+
+def history(generation: int, name: str, moment: int) -> bytes:
+    return pack(_history, generation, name, moment)
+
+
+def history_of(generation: int, name: str) -> Range:
+    return range_of(_history, generation, name)
+
+
+def histories_named(generation: int, prefix: str) -> Range:
+    return range_of_prefix(_history, generation, prefix)
+
+
+def staged(generation: int, name: str, block_id: bytes) -> bytes:
+    return pack(_staged, generation, name, block_id)
+
+
+def staged_of(generation: int, name: str) -> Range:
+    return range_of(_staged, generation, name)
+
+
+def unfinished(generation: int, name: str) -> bytes:
+    return pack(_unfinished, generation, name)
+
+
+def unfinished_named(generation: int, prefix: str) -> Range:
+    return range_of_prefix(_unfinished, generation, prefix)
+
+
+def data(generation: int, content_id: int) -> bytes:
+    return pack(_data, generation, content_id)
+
+
+def piece_page(generation: int, list_id: int, offset: int) -> bytes:
+    return pack(_pieces, generation, list_id, offset)
+
+
+def piece_pages(generation: int, list_id: int) -> Range:
+    return range_of(_pieces, generation, list_id)
+
+
+def holders(generation: int, held_id: int) -> bytes:
+    return pack(_holders, generation, held_id)
+
+
+def garbage(generation: int, list_id: int) -> bytes:
+    return pack(_garbage, generation, list_id)
+
+
+def all_garbage(generation: int) -> Range:
+    return range_of(_garbage, generation)
+
+
+def tag(generation: int, key: str, value: str, name: str, moment: int) -> bytes:
+    return pack(_tags, generation, key, value, name, moment)
+
+
+def everything(generation: int) -> tuple[Range, ...]:
+    """All ranges that one generation of a container occupies, extents' holders first."""
+    kinds = (
+        _staged,
+        _pieces,
+        _blob,
+        _history,
+        _unfinished,
+        _data,
+        _holders,
+        _garbage,
+        _tags,
+    )
+    return tuple(range_of(kind, generation) for kind in kinds)
+
+
+def piece_page_offset(key: bytes) -> int:
+    offset = unpack(key)[-1]
+    assert isinstance(offset, int)
+    return offset

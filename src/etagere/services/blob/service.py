@@ -1,0 +1,41 @@
+"""The Blob service: the store and the extents that its operations work on."""
+
+from typing import TypeVar
+
+from etagere.base.clock import Clock
+from etagere.base.entropy import Entropy
+from etagere.extents.contract import ExtentStore
+from etagere.kernel.ranges import RequestedRange
+from etagere.kv.contract import Body, Engine, Partition, ReadTx, Tx
+from etagere.services.blob.blobs import Where
+from etagere.services.blob.download import Download, open_download
+from etagere.services.blob.guard import Guard
+from etagere.services.common import service_properties
+from etagere.services.common.service_properties import ServiceProperties
+
+T = TypeVar("T")
+
+
+class BlobService:
+    def __init__(
+        self, engine: Engine, extents: ExtentStore, clock: Clock, entropy: Entropy
+    ) -> None:
+        self.engine = engine
+        self.extents = extents
+        self.clock = clock
+        self.entropy = entropy
+
+    async def read(self, body: Body[ReadTx, T]) -> T:
+        return await self.engine.read(body)
+
+    async def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> T:
+        return await self.engine.write(parts, body)
+
+    async def open_download(
+        self, where: Where, guard: Guard, wanted: RequestedRange | None
+    ) -> Download:
+        return await open_download(self.engine, self.extents, where, guard, wanted)
+
+    async def properties(self, account: str) -> ServiceProperties:
+        part = service_properties.partition("blob", account)
+        return await self.engine.read(lambda tx: service_properties.get(tx, part))
