@@ -1,0 +1,127 @@
+"""Where everything of a queue account lies in the store; only this module builds its keys.
+
+An account's partition holds the directory of its queues.  A queue's partition holds the queue
+itself and, under its *generation*, its messages.  Clear Messages begins a new generation and Delete
+Queue forgets it, both at once; the rows of the old one are swept away later, in small steps, while
+a new queue of the same name already fills its own.
+
+A message's *order* is the stamp of its insertion.
+
+    (account)
+      names       name                      -> nothing
+      doomed      generation, name          -> nothing: messages to sweep away
+    (queue)
+      head                                  -> QueueHead
+      properties                            -> QueueProperties
+      message     generation, order         -> Message
+      text        generation, order         -> UTF-8, of a message too long to carry its own
+      due         gen, time visible, order  -> the message's key: what Get Messages reads
+      expiry      gen, time expired, order  -> the message's key; none for one that never expires
+"""
+
+from typing import Final
+
+from etagere.kv.contract import Partition
+from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
+
+_service: Final = "queue"
+
+_names: Final = 1
+_doomed: Final = 2
+
+_head: Final = 1
+_properties: Final = 2
+_message: Final = 3
+_text: Final = 4
+_due: Final = 5
+_expiry: Final = 6
+
+Range = tuple[bytes, bytes]
+
+head: Final = pack(_head)
+properties: Final = pack(_properties)
+
+
+def account_partition(account: str) -> Partition:
+    return Partition(pack(_service, account))
+
+
+def queue_partition(account: str, queue: str) -> Partition:
+    return Partition(pack(_service, account, queue))
+
+
+def sweep_topic() -> bytes:
+    """What is notified when a generation of messages waits to be swept away."""
+    return pack(_service, "doomed")
+
+
+def directory_entry(name: str) -> bytes:
+    return pack(_names, name)
+
+
+def directory(prefix: str = "") -> Range:
+    return range_of_prefix(_names, prefix)
+
+
+def directory_name(key: bytes) -> str:
+    name = unpack(key)[1]
+    assert isinstance(name, str)
+    return name
+
+
+def doomed(generation: int, name: str) -> bytes:
+    return pack(_doomed, generation, name)
+
+
+def all_doomed() -> Range:
+    return range_of(_doomed)
+
+
+def doomed_generation(key: bytes) -> tuple[int, str]:
+    """The generation, and the name of the queue that it belonged to."""
+    _, generation, name = unpack(key)
+    assert isinstance(generation, int)
+    assert isinstance(name, str)
+    return generation, name
+
+
+def message(generation: int, order: int) -> bytes:
+    return pack(_message, generation, order)
+
+
+def message_order(key: bytes) -> int:
+    order = unpack(key)[2]
+    assert isinstance(order, int)
+    return order
+
+
+def text(generation: int, order: int) -> bytes:
+    return pack(_text, generation, order)
+
+
+def due(generation: int, visible: int, order: int) -> bytes:
+    return pack(_due, generation, visible, order)
+
+
+def due_until(generation: int, now: int) -> Range:
+    """The messages that are visible at `now`, in the order in which they became so."""
+    return pack(_due, generation), pack(_due, generation, now + 1)
+
+
+def expiry(generation: int, expires: int, order: int) -> bytes:
+    return pack(_expiry, generation, expires, order)
+
+
+def expired_at(generation: int, now: int) -> Range:
+    """The messages that have expired at `now`, the longest expired first."""
+    return pack(_expiry, generation), pack(_expiry, generation, now + 1)
+
+
+def everything(generation: int) -> tuple[Range, ...]:
+    """All ranges that one generation of messages occupies."""
+    return tuple(range_of(kind, generation) for kind in (_message, _text, _due, _expiry))
+
+
+def generations() -> Range:
+    """All rows of all generations of a queue."""
+    return pack(_message), range_of(_expiry)[1]
