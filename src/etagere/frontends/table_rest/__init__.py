@@ -1,0 +1,1 @@
+"""Table service REST: paths, JSON and batches to operations, and back."""

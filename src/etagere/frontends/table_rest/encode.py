@@ -1,0 +1,172 @@
+"""Entities and tables as JSON, at each level of metadata.
+
+Azure: 'Payload format for Table service operations'.  An entity's own properties lie in the store
+as the JSON that minimal and full metadata want, so a page of entities is a join of bytes; only
+projections and `nometadata` (where there is something to leave out) take them apart.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from etagere.frontends.table_rest.media import Metadata
+from etagere.services.table import edm
+from etagere.services.table.entities import Stored
+from etagere.services.table.entity import Properties
+from etagere.services.table.entity import decode as decode_properties
+from etagere.services.table.etag import etag_of, timestamp_of
+
+_encode: Final = msgspec.json.Encoder().encode
+_annotation_mark: Final = edm.annotation_suffix.encode()
+_timestamp: Final = "Timestamp"
+
+
+def key_literal(key: str) -> str:
+    """A key as it stands in a URL, between quotes that are not part of it."""
+    return quote(key.replace("'", "''"), safe="'")
+
+
+def entity_segment(table: str, partition_key: str, row_key: str) -> str:
+    """`T(PartitionKey='..',RowKey='..')`"""
+    return f"{table}(PartitionKey='{key_literal(partition_key)}',RowKey='{key_literal(row_key)}')"
+
+
+class EntityWriter:
+    """Writes the entities of one response."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        account: str,
+        table: str,
+        metadata: Metadata,
+        select: tuple[str, ...] | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._table = table
+        self._type = _encode(f"{account}.{table}")
+        self._metadata = metadata
+        self._select = select
+        projection = "" if select is None else "&$select=" + ",".join(select)
+        self._feed_context = f"{endpoint}$metadata#{table}{projection}"
+        self._entity_context = f"{endpoint}$metadata#{table}/@Element{projection}"
+        self._partition_key = ""
+        self._partition_json = b'""'
+
+    def feed(self, entities: Iterable[Stored]) -> bytes:
+        """`{"odata.metadata": .., "value": [..]}`"""
+        write = self._write
+        value = b",".join([b"{" + write(entity) + b"}" for entity in entities])
+        if self._metadata is Metadata.NONE:
+            return b'{"value":[' + value + b"]}"
+        return b'{"odata.metadata":' + _encode(self._feed_context) + b',"value":[' + value + b"]}"
+
+    def single(self, entity: Stored) -> bytes:
+        """The bare object."""
+        own = self._write(entity)
+        if self._metadata is Metadata.NONE:
+            return b"{" + own + b"}"
+        context = b'{"odata.metadata":' + _encode(self._entity_context)
+        return context + (b"," + own if own else b"") + b"}"
+
+    def _write(self, entity: Stored) -> bytes:
+        """The members of an entity, without the braces."""
+        if self._select is not None:
+            return self._write_selected(entity, self._select)
+        partition_key, row_key, stamp, fragment = entity
+        if self._metadata is Metadata.NONE:
+            fragment = _without_annotations(fragment)
+        if partition_key != self._partition_key:
+            self._partition_key = partition_key
+            self._partition_json = _encode(partition_key)
+        body = b'%b"PartitionKey":%b,"RowKey":%b,%b"Timestamp":"%b"' % (
+            self._annotations(entity),
+            self._partition_json,
+            _encode(row_key),
+            self._timestamp_annotation(),
+            timestamp_of(stamp).encode(),
+        )
+        return body + b"," + fragment if fragment else body
+
+    def _annotations(self, entity: Stored) -> bytes:
+        """What stands before the properties, with a comma behind it."""
+        if self._metadata is Metadata.NONE:
+            return b""
+        etag = b'"odata.etag":"' + etag_of(entity.stamp).replace('"', '\\"').encode() + b'",'
+        if self._metadata is Metadata.MINIMAL:
+            return etag
+        segment = entity_segment(self._table, entity.partition_key, entity.row_key)
+        return b'"odata.type":%b,"odata.id":%b,%b"odata.editLink":%b,' % (
+            self._type,
+            _encode(self._endpoint + segment),
+            etag,
+            _encode(segment),
+        )
+
+    def _timestamp_annotation(self) -> bytes:
+        if self._metadata is Metadata.FULL:
+            return b'"Timestamp@odata.type":"Edm.DateTime",'
+        return b""
+
+    def _write_selected(self, entity: Stored, names: Sequence[str]) -> bytes:
+        """A property that the entity does not have is left out, not null (UNCONFIRMED)."""
+        own = decode_properties(entity.fragment)
+        chosen: Properties = {}
+        for name in names:
+            match name:
+                case "PartitionKey":
+                    chosen[name] = entity.partition_key
+                case "RowKey":
+                    chosen[name] = entity.row_key
+                case "Timestamp":
+                    if self._metadata is Metadata.FULL:
+                        chosen[name + edm.annotation_suffix] = edm.datetime
+                    chosen[name] = timestamp_of(entity.stamp)
+                case _ if name in own and "@" not in name:
+                    annotation = own.get(name + edm.annotation_suffix)
+                    if annotation is not None and self._metadata is not Metadata.NONE:
+                        chosen[name + edm.annotation_suffix] = annotation
+                    chosen[name] = own[name]
+        members = self._annotations(entity) + _encode(chosen)[1:-1]
+        return members.removesuffix(b",")
+
+
+def _without_annotations(fragment: bytes) -> bytes:
+    if _annotation_mark not in fragment:
+        return fragment
+    own = decode_properties(fragment)
+    return _encode({name: value for name, value in own.items() if "@" not in name})[1:-1]
+
+
+class TableWriter:
+    """Writes tables as elements of `Tables`."""
+
+    def __init__(self, endpoint: str, account: str, metadata: Metadata) -> None:
+        self._endpoint = endpoint
+        self._type = f"{account}.Tables"
+        self._metadata = metadata
+
+    def feed(self, names: Iterable[str]) -> bytes:
+        value = [self._members(name) for name in names]
+        if self._metadata is Metadata.NONE:
+            return _encode({"value": value})
+        return _encode({"odata.metadata": f"{self._endpoint}$metadata#Tables", "value": value})
+
+    def single(self, name: str) -> bytes:
+        if self._metadata is Metadata.NONE:
+            return _encode(self._members(name))
+        context = f"{self._endpoint}$metadata#Tables/@Element"
+        return _encode({"odata.metadata": context, **self._members(name)})
+
+    def _members(self, name: str) -> dict[str, str]:
+        if self._metadata is not Metadata.FULL:
+            return {"TableName": name}
+        segment = f"Tables('{name}')"
+        return {
+            "odata.type": self._type,
+            "odata.id": self._endpoint + segment,
+            "odata.editLink": segment,
+            "TableName": name,
+        }
