@@ -8,18 +8,20 @@
 Everything lies in LMDB's unnamed database: each named one would cost a page more per commit.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from etagere.kv.contract import Partition
 from etagere.kv.engines.long_keys import LongKeys, RowTransaction
 from etagere.kv.overlay import Row, Writes
-from etagere.kv.tuples import MalformedTuple
+from etagere.kv.tuples import MalformedTuple, unpack_from
 
 stamp_key: Final = b"\x01stamp"
 format_key: Final = b"\x01format"
 format_version: Final = b"1"
 
 _item_types_begin: Final = b"\x05"
+_items_end: Final = b"\xff"
 
 
 class LmdbRows:
@@ -53,6 +55,15 @@ class LmdbRows:
                     keys.delete(head + key)
                 else:
                     keys.put(head + key, value)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition that has a row, in order, at the cost of a seek for each."""
+        begin = _item_types_begin
+        while rows := self._keys.scan(begin, _items_end, 1, reverse=False):
+            _, at = unpack_from(rows[0][0], 0)
+            part = Partition(rows[0][0][:at])
+            yield part
+            begin = part + b"\x01"
 
     def last_stamp(self) -> int:
         return int.from_bytes(self._txn.get(stamp_key) or b"", "big")

@@ -28,14 +28,14 @@ class Codec(Generic[T]):
     __slots__ = ("_decode", "_encode", "_old", "_prefix", "version")
 
     def __init__(
-        self, version: int, kind: type[T] | object, upgrades: Mapping[int, Upgrade] = _no_upgrades
+        self, version: int, kind: type[T], upgrades: Mapping[int, Upgrade] = _no_upgrades
     ) -> None:
         assert 0 < version <= version_max
         assert all(old < version for old in upgrades)
         self.version = version
         self._prefix = bytes((version,))
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(cast("type[T]", kind)).decode
+        self._decode = msgspec.msgpack.Decoder(kind).decode
         self._old = {
             old: (msgspec.msgpack.Decoder(was).decode, upgrade)
             for old, (was, upgrade) in upgrades.items()
