@@ -105,6 +105,7 @@ class HttpConnection:
         self._write_paused = False
 
         self._read_deadline = _never
+        self._timing_head = False
         self._write_deadline = _never
         self._unwritten_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -199,7 +200,8 @@ class HttpConnection:
                 end = position + max(slice_bytes, inside)
                 self._reader.feed(view[position:end])
                 position = end
-        if self._reader.in_head and self._read_deadline == _never:
+        if self._reader.in_head and not self._timing_head:
+            self._timing_head = True
             self._read_by(self._limits.head_seconds_max)
         if self._is_behind() and not self._paused and not self._lost:
             self._paused = True
@@ -228,6 +230,7 @@ class HttpConnection:
     # `Sink` of the reader
 
     def request_begun(self, head: Head) -> bool:
+        self._timing_head = False
         self._read_deadline = _never
         body = None
         if head.has_body:

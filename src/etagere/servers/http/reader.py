@@ -6,7 +6,6 @@ upgrade that nobody took up.
 """
 
 from typing import Final, Protocol
-from urllib.parse import quote_from_bytes
 
 import httptools
 
@@ -14,7 +13,6 @@ from etagere.servers.http.limits import HttpLimits
 
 _names: dict[bytes, str] = {}
 _names_max: Final = 1024
-_visible: Final = bytes(range(33, 127))
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
@@ -46,7 +44,7 @@ class Head:
     def __init__(self) -> None:
         self.method = ""
         self.path = ""
-        """As sent, in ASCII: bytes above 127 are percent-encoded."""
+        """As sent, and in ASCII."""
         self.query = ""
         self.headers: dict[str, str] = {}
         self.repeated: set[str] = set()
@@ -86,6 +84,7 @@ class RequestReader:
         self._url = b""
         self._bytes = 0
         self._count = 0
+        self._head_bytes = 0
         self._in_body = False
         self._quiet = True
         """No piece of a body came out of what was fed last."""
@@ -131,6 +130,7 @@ class RequestReader:
         self._url = b""
         self._bytes = 0
         self._count = 0
+        self._head_bytes = 0
         self.in_head = True
 
     def on_url(self, part: bytes) -> None:
@@ -144,8 +144,9 @@ class RequestReader:
         if key is None:
             key = _learn(name)
         self._count += 1
+        self._head_bytes += len(name) + len(value) + 4
         headers = self._head.headers
-        text = value.decode("latin-1")
+        text = value.rstrip(b" \t").decode("latin-1")
         if key in headers:
             self._head.repeated.add(key)
             text = f"{headers[key]}, {text}"
@@ -158,7 +159,7 @@ class RequestReader:
         limits, head = self._limits, self._head
         if len(self._url) > limits.url_bytes_max:
             raise _url_too_long(limits)
-        if self._bytes > limits.head_bytes_max:
+        if self._head_bytes > limits.head_bytes_max:
             raise _head_too_large(limits)
         if self._count > limits.headers_max:
             raise Refusal(431, f"More than {limits.headers_max} headers.")
@@ -167,13 +168,13 @@ class RequestReader:
             if version != "1.0":
                 raise Refusal(505, "Only HTTP/1.1 and HTTP/1.0 are served.")
             head.version_1_0 = True
-        self._read_target()
-        self._read_framing()
         head.method = self._parser.get_method().decode("ascii")
-        head.keep_alive = not head.version_1_0 and self._parser.should_keep_alive()
-        head.upgrade = self._parser.should_upgrade()
         if head.method == "CONNECT":
             raise Refusal(405, "CONNECT is not served.")
+        self._read_target()
+        self._read_framing()
+        head.keep_alive = not head.version_1_0 and self._parser.should_keep_alive()
+        head.upgrade = self._parser.should_upgrade()
         self.in_head = False
         self._in_body = head.has_body
         self._bytes = 0
@@ -192,11 +193,9 @@ class RequestReader:
     # ---- what the head says
 
     def _read_target(self) -> None:
-        head, url = self._head, self._url
-        if not url.isascii():
-            url = quote_from_bytes(url, safe=_visible).encode("ascii")
-        target = url.decode("ascii")
+        head = self._head
         headers = head.headers
+        target = self._url.decode("ascii")  # llhttp lets nothing else through
         if not target.startswith("/"):
             scheme, colon, rest = target.partition("://")
             if not colon or scheme.lower() not in ("http", "https"):
