@@ -14,8 +14,8 @@ _xml = {"Content-Type": "application/xml"}
 
 
 async def get_properties(call: BlobCall) -> Response:
-    found = await call.blobs.properties(call.account.name)
-    return Response(200, dict(_xml), properties_xml.encode(found, properties_xml.blob_elements))
+    body = properties_xml.encode(call.properties, properties_xml.blob_elements)
+    return Response(200, dict(_xml), body)
 
 
 async def set_properties(call: BlobCall) -> Response:

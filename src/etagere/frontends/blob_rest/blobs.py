@@ -18,7 +18,7 @@ from etagere.kernel.lease import LeaseKind
 from etagere.kernel.lease_request import parse_lease_request
 from etagere.kernel.ranges import content_range, parse_read_range
 from etagere.services.blob import blobs
-from etagere.services.blob.blobs import DeleteBlob
+from etagere.services.blob.blobs import Snapshots
 from etagere.services.blob.guard import validators
 from etagere.services.blob.records import BlobRecord
 
@@ -75,15 +75,14 @@ def _override(overrides: ResponseOverrides, headers: dict[str, str]) -> None:
     """What `rscc` and its kin in a SAS put in place of the blob's own headers."""
     if overrides is no_overrides:
         return
-    for name, value in (
-        ("Cache-Control", overrides.cache_control),
-        ("Content-Disposition", overrides.content_disposition),
-        ("Content-Encoding", overrides.content_encoding),
-        ("Content-Language", overrides.content_language),
-        ("Content-Type", overrides.content_type),
-    ):
-        if value:
-            headers[name] = value
+    replaced = {
+        "Cache-Control": overrides.cache_control,
+        "Content-Disposition": overrides.content_disposition,
+        "Content-Encoding": overrides.content_encoding,
+        "Content-Language": overrides.content_language,
+        "Content-Type": overrides.content_type,
+    }
+    headers.update({name: value for name, value in replaced.items() if value})
 
 
 async def get_properties(call: BlobCall) -> Response:
@@ -134,14 +133,14 @@ async def set_properties(call: BlobCall) -> Response:
 
 async def delete(call: BlobCall) -> Response:
     where = call.base()
-    snapshots = (call.header("x-ms-delete-snapshots") or "").lower()
-    if snapshots not in ("", "include", "only"):
-        raise invalid_header("x-ms-delete-snapshots", snapshots)
+    value = call.header("x-ms-delete-snapshots") or ""
+    try:
+        snapshots = Snapshots(value.lower())
+    except ValueError:
+        raise invalid_header("x-ms-delete-snapshots", value) from None
     await call.blobs.write(
         (where.part,),
-        partial(
-            blobs.delete, where=where, guard=call.guard(), wanted=DeleteBlob(snapshots=snapshots)
-        ),
+        partial(blobs.delete, where=where, guard=call.guard(), snapshots=snapshots),
     )
     return Response(202, {"x-ms-delete-type-permanent": "true"})
 

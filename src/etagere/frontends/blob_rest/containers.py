@@ -116,7 +116,7 @@ async def set_access(call: BlobCall) -> Response:
 
 async def delete(call: BlobCall) -> Response:
     where = call.place()
-    retention = (await call.blobs.properties(call.account.name)).container_delete_retention
+    retention = call.properties.container_delete_retention
     await call.blobs.write(
         (where.part, where.account_part),
         partial(

@@ -7,6 +7,7 @@ from etagere.auth.need import Grant, all_granted
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.operations import Resource
 from etagere.services.common.accounts import Account
+from etagere.services.common.service_properties import ServiceProperties, default_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Call:
         "grant",
         "identity",
         "operation_name",
+        "properties",
         "request",
         "request_id",
         "secondary",
@@ -54,6 +56,7 @@ class Call:
         self.version = ""
         """`x-ms-version` in force; "" only for anonymous requests that sent none."""
         self.operation_name = ""
+        self.properties: ServiceProperties = default_properties
         self.identity: Identity = anonymous
         self.grant: Grant = all_granted
         """What the identity may do besides what the operation needs."""

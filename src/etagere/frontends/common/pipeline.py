@@ -103,13 +103,12 @@ class Pipeline(Generic[C]):
         rules: Sequence[CorsRule] = ()
         try:
             call = self._locate(request, request_id)
+            call.properties = await self._service.properties(call.account)
             if request.method == "OPTIONS":
-                properties = await self._service.properties(call.account)
                 call.operation_name = "Preflight"
-                response = cors.preflight(request, properties.cors)
+                response = cors.preflight(request, call.properties.cors)
             else:
-                if request.method in ("GET", "HEAD") or "origin" in request.headers:
-                    rules = (await self._service.properties(call.account)).cors
+                rules = call.properties.cors
                 response = await self._perform(call)
         except ClientGone:
             raise
@@ -139,7 +138,7 @@ class Pipeline(Generic[C]):
 
     async def _perform(self, call: C) -> Response:
         request, service = call.request, self._service
-        await self._choose_version(call)
+        self._choose_version(call)
         call.identity = await self._authenticator.identify(call, service)
         operation = service.operations.find(request, call.target.resource)
         call.operation_name = operation.name
@@ -162,7 +161,7 @@ class Pipeline(Generic[C]):
         self._faults.reach("before_reply", operation.name)
         return response
 
-    async def _choose_version(self, call: C) -> None:
+    def _choose_version(self, call: C) -> None:
         """The header, else `api-version`, else `sv` (for a SAS), else the service's default."""
         request = call.request
         wanted = request.headers.get("x-ms-version")
@@ -171,7 +170,7 @@ class Pipeline(Generic[C]):
         if wanted is None and "sig" in request.query:
             wanted = request.query.get("sv")
         if wanted is None:
-            wanted = (await self._service.properties(call.account)).default_version
+            wanted = call.properties.default_version
         if wanted is not None:
             call.version = versions.choose(wanted, strict=self._strict)
         elif "authorization" in request.headers:

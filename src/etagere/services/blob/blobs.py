@@ -5,7 +5,7 @@ does cannot come apart.  What an overwritten or deleted blob held is let go of i
 transaction; where it is kept (snapshots, versions, soft delete) is `retire`'s business.
 """
 
-from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import Lease, LeaseChange, LeaseKind, LeaseRequest, act
 from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
 from etagere.services.blob.content import Home
 from etagere.services.blob.guard import (
@@ -70,17 +71,14 @@ async def find(tx: ReadTx, where: Where) -> Standing:
         return await stand(tx, where)
     container = await open_container(tx, where.part)
     home = Home(where.part, container.generation)
+    key = keys.snapshot if where.snapshot else keys.version
     moment = where.snapshot or where.version
-    raw = await tx.get(where.part, keys.history(home.generation, where.name, moment))
+    raw = await tx.get(where.part, key(home.generation, where.name, moment))
     record = None if raw is None else blobs.decode(raw)
     if record is None and where.version:
         current = await find_blob(tx, where.part, home.generation, where.name)
         if current is not None and current.version == where.version:
             record = current
-    elif record is not None and bool(record.snapshot) != bool(where.snapshot):
-        record = None
-    if record is not None and record.deleted:
-        record = None
     return Standing(container, home, record)
 
 
@@ -148,22 +146,38 @@ async def lease(tx: Tx, where: Where, guard: Guard, request: LeaseRequest, fresh
     return Leased(record, change)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteBlob:
-    snapshots: str = ""
-    """x-ms-delete-snapshots: "include", "only", or "" where it was not sent."""
+class Snapshots(Enum):
+    """What deleting a blob does about its snapshots (x-ms-delete-snapshots)."""
+
+    REFUSE = ""
+    INCLUDE = "include"
+    ONLY = "only"
 
 
-async def delete(tx: Tx, where: Where, guard: Guard, wanted: DeleteBlob) -> None:
+async def delete(tx: Tx, where: Where, guard: Guard, snapshots: Snapshots) -> None:
     standing = await stand(tx, where)
     home, record = standing.home, standing.record
     if record is None and await _discard_uncommitted(tx, home, where.name, guard):
         return
     admit_write(record, guard, tx.now, WriteKind.UPDATE)
     record = must_exist(record)
+    await _delete_snapshots(tx, home, where.name, snapshots)
+    if snapshots is Snapshots.ONLY:
+        return
     await drop_staged(tx, home, where.name)
     await content.let_go(tx, home, record)
     tx.delete(home.part, keys.blob(home.generation, where.name))
+
+
+async def _delete_snapshots(tx: Tx, home: Home, name: str, what: Snapshots) -> None:
+    begin, end = keys.snapshots_of(home.generation, name)
+    while rows := await tx.scan(home.part, begin, end, limit=256):
+        if what is Snapshots.REFUSE:
+            raise Refused("SnapshotsPresent")
+        for key, raw in rows:
+            await content.let_go(tx, home, blobs.decode(raw))
+            tx.delete(home.part, key)
+        begin = after(rows[-1][0])
 
 
 async def _discard_uncommitted(tx: Tx, home: Home, name: str, guard: Guard) -> bool:
@@ -186,4 +200,4 @@ async def drop_staged(tx: Tx, home: Home, name: str) -> None:
         await content.release(tx, home, [staged_blocks.decode(raw).piece for _, raw in rows])
         for key, _ in rows:
             tx.delete(home.part, key)
-        begin = rows[-1][0] + b"\0"
+        begin = after(rows[-1][0])

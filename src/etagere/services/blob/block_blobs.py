@@ -19,6 +19,7 @@ from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import Lease, LeaseKind, Use, use
 from etagere.kv.contract import ReadTx, Tx
+from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
 from etagere.services.blob.blobs import Where, drop_staged, must_be, save, stand
 from etagere.services.blob.content import Home
@@ -266,5 +267,5 @@ async def _staged_pieces(tx: ReadTx, home: Home, name: str) -> list[Piece]:
     pieces: list[Piece] = []
     while rows := await tx.scan(home.part, begin, end, limit=1000):
         pieces += [staged_blocks.decode(raw).piece for _, raw in rows]
-        begin = rows[-1][0] + b"\0"
+        begin = after(rows[-1][0])
     return pieces

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from etagere.extents import references
 from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.kv.tuples import after
 from etagere.services.blob import keys
 from etagere.services.blob.records import BlobRecord, Piece, piece_pages
 
@@ -73,7 +74,7 @@ async def pages(
             offset += sum(piece.size for piece in page)
         if len(rows) < 64:
             return
-        begin = rows[-1][0] + b"\0"
+        begin = after(rows[-1][0])
 
 
 async def all_pieces(tx: ReadTx, home: Home, record: BlobRecord) -> list[Piece]:

@@ -12,7 +12,9 @@ while a new container of the same name already fills its own.
     (container)
       container                                  -> ContainerRecord
       blob         gen, name                     -> BlobRecord: the current blob
-      history      gen, name, moment             -> BlobRecord: snapshots and earlier versions
+      snapshots    gen, name, moment             -> BlobRecord
+      versions     gen, name, moment             -> BlobRecord: earlier versions
+      trash        gen, name, moment             -> BlobRecord: soft-deleted, whatever it was
       staged       gen, name, block id           -> StagedBlock
       unfinished   gen, name                     -> UncommittedBlob: there are staged blocks
       data         gen, content id               -> bytes of one inline piece
@@ -35,7 +37,7 @@ _doomed: Final = 3
 
 _container: Final = 1
 _blob: Final = 2
-_history: Final = 3
+_snapshots: Final = 3
 _staged: Final = 4
 _unfinished: Final = 5
 _data: Final = 6
@@ -43,6 +45,8 @@ _pieces: Final = 7
 _holders: Final = 8
 _garbage: Final = 9
 _tags: Final = 10
+_versions: Final = 11
+_trash: Final = 12
 
 Range = tuple[bytes, bytes]
 
@@ -93,16 +97,40 @@ def blobs_named(generation: int, prefix: str) -> Range:
     return range_of_prefix(_blob, generation, prefix)
 
 
-def history(generation: int, name: str, moment: int) -> bytes:
-    return pack(_history, generation, name, moment)
+def snapshot(generation: int, name: str, moment: int) -> bytes:
+    return pack(_snapshots, generation, name, moment)
 
 
-def history_of(generation: int, name: str) -> Range:
-    return range_of(_history, generation, name)
+def snapshots_of(generation: int, name: str) -> Range:
+    return range_of(_snapshots, generation, name)
 
 
-def histories_named(generation: int, prefix: str) -> Range:
-    return range_of_prefix(_history, generation, prefix)
+def snapshots_named(generation: int, prefix: str) -> Range:
+    return range_of_prefix(_snapshots, generation, prefix)
+
+
+def version(generation: int, name: str, moment: int) -> bytes:
+    return pack(_versions, generation, name, moment)
+
+
+def versions_of(generation: int, name: str) -> Range:
+    return range_of(_versions, generation, name)
+
+
+def versions_named(generation: int, prefix: str) -> Range:
+    return range_of_prefix(_versions, generation, prefix)
+
+
+def trash(generation: int, name: str, moment: int) -> bytes:
+    return pack(_trash, generation, name, moment)
+
+
+def trash_of(generation: int, name: str) -> Range:
+    return range_of(_trash, generation, name)
+
+
+def trash_named(generation: int, prefix: str) -> Range:
+    return range_of_prefix(_trash, generation, prefix)
 
 
 def staged(generation: int, name: str, block_id: bytes) -> bytes:
@@ -155,7 +183,9 @@ def everything(generation: int) -> tuple[Range, ...]:
         _staged,
         _pieces,
         _blob,
-        _history,
+        _snapshots,
+        _versions,
+        _trash,
         _unfinished,
         _data,
         _holders,

@@ -160,12 +160,17 @@ class _Walk:
             bounds = named(generation, wanted.prefix)
             self._lanes.append(_Lane(named, _Cursor(tx, part, bounds, begin)))
 
+        name, moment = start.name, start.moment
         if not wanted.deleted_only:
-            add(keys.blobs_named, keys.blob(generation, start.name))
-        if wanted.snapshots or wanted.versions or wanted.deleted or wanted.deleted_only:
-            add(keys.histories_named, keys.history(generation, start.name, start.moment))
-        if wanted.uncommitted and not wanted.deleted_only:
-            add(keys.unfinished_named, keys.unfinished(generation, start.name))
+            add(keys.blobs_named, keys.blob(generation, name))
+            if wanted.snapshots:
+                add(keys.snapshots_named, keys.snapshot(generation, name, moment))
+            if wanted.versions:
+                add(keys.versions_named, keys.version(generation, name, moment))
+            if wanted.uncommitted:
+                add(keys.unfinished_named, keys.unfinished(generation, name))
+        if wanted.deleted or wanted.deleted_only:
+            add(keys.trash_named, keys.trash(generation, name, moment))
 
     async def entries(self) -> AsyncIterator[tuple[Entry, Position]]:
         """Each entry with the position from which a later page would begin with it."""
@@ -205,12 +210,15 @@ class _Walk:
         if lane.named is keys.blobs_named:
             self._committed = row.name
             return BlobEntry(row.name, record, current=True)
-        return BlobEntry(row.name, record, current=False) if self._shows(record) else None
+        if lane.named is keys.trash_named and not self._shows_deleted(record):
+            return None
+        return BlobEntry(row.name, record, current=False)
 
-    def _shows(self, record: BlobRecord) -> bool:
+    def _shows_deleted(self, record: BlobRecord) -> bool:
+        """Deleted snapshots and versions are listed only beside those that are not."""
         wanted = self._wanted
-        if record.deleted:
-            return (wanted.deleted or wanted.deleted_only) and record.retained_until > self._now
-        if wanted.deleted_only:
+        if record.retained_until <= self._now:
             return False
-        return wanted.snapshots if record.snapshot else wanted.versions
+        if record.snapshot:
+            return wanted.snapshots
+        return wanted.versions or not record.version

@@ -4,6 +4,7 @@ Every element that Set Service Properties leaves out keeps its value (since 2013
 change is a `ServicePropertiesChange` whose absent parts are None, applied inside one transaction.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -82,7 +83,7 @@ class ServicePropertiesChange(msgspec.Struct, frozen=True):
 
 codec: Final = Codec(1, ServiceProperties)
 _key: Final = pack("properties")
-_default: Final = ServiceProperties()
+default_properties: Final = ServiceProperties()
 
 
 def partition(service: str, account: str) -> Partition:
@@ -91,7 +92,13 @@ def partition(service: str, account: str) -> Partition:
 
 async def get(tx: ReadTx, part: Partition) -> ServiceProperties:
     raw = await tx.get(part, _key)
-    return _default if raw is None else codec.decode(raw)
+    return default_properties if raw is None else _decode(raw)
+
+
+@lru_cache(maxsize=64)
+def _decode(raw: bytes) -> ServiceProperties:
+    """Properties are read with nearly every request and change almost never."""
+    return codec.decode(raw)
 
 
 async def change(tx: Tx, part: Partition, wanted: ServicePropertiesChange) -> None:
