@@ -335,8 +335,11 @@ def test_limits():
 
 
 words = st.sampled_from(
-    "NOT AND OR IS NULL IN LIKE ESCAPE EXISTS TRUE FALSE SET REMOVE user sys . , ( ) = <> "
-    "!= < <= > >= + - * / % 'a' '' 1 2.5 1e3 name [x] \"y\" @p newid property p ; [ ' \" @ # size color".split()
+    (
+        "NOT AND OR IS NULL IN LIKE ESCAPE EXISTS TRUE FALSE SET REMOVE user sys . , ( ) = <> "
+        "!= < <= > >= + - * / % 'a' '' 1 2.5 1e3 name [x] \"y\" @p newid property p ; [ ' \" @ "
+        "# size color"
+    ).split()
 )
 
 

@@ -57,7 +57,7 @@ class AuthorizationRule(msgspec.Struct, frozen=True, kw_only=True):
     modified_at: int = 0
 
 
-class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
+class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, tag="queue"):
     name: str
     lock_duration: int = minute
     max_size_megabytes: int = 1024
@@ -83,7 +83,7 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     """None for the tier's default."""
 
 
-class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
+class TopicDescription(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     name: str
     default_ttl: int = forever
     max_size_megabytes: int = 1024
@@ -103,7 +103,7 @@ class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
     max_message_kilobytes: int | None = None
 
 
-class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True):
+class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True, tag="subscription"):
     name: str
     lock_duration: int = minute
     requires_session: bool = False

@@ -122,12 +122,12 @@ abandon = Abandon()
 
 
 class Properties(Protocol):
-    """The properties section, read.  Ids keep their AMQP type; `str` has the canonical text."""
+    """The properties section, read.  Ids of whatever type are given as their canonical text."""
 
     @property
-    def message_id(self) -> object: ...
+    def message_id(self) -> str | None: ...
     @property
-    def correlation_id(self) -> object: ...
+    def correlation_id(self) -> str | None: ...
     @property
     def to(self) -> str | None: ...
     @property
@@ -156,6 +156,10 @@ class SectionCodec(Protocol):
 
         The broker skips length checks of ids when the whole section is shorter than their limit.
         """
+        ...
+
+    def headers_bytes(self, tail: bytes) -> int:
+        """Length of the properties and application properties together."""
         ...
 
     def properties(self, tail: bytes) -> Properties: ...
