@@ -96,6 +96,7 @@ class HttpConnection:
         """Whatever still arrives is dropped: the last request of this connection is in."""
         self._dropped_bytes = 0
         self._paused = False
+        self._half_closed = False
         self._lost = False
 
         self._queue: deque[_Work] = deque()
@@ -139,8 +140,8 @@ class HttpConnection:
         """What was asked for completely is still answered (not over TLS, which has no half)."""
         if self._receiving is not None:
             self._receiving.lose()
-        self._deaf = True
-        if self._in_hand is None and not self._queue:
+        self._deaf = self._half_closed = True
+        if not self.busy:
             self._transport.close()
         return not self._secure
 
@@ -575,6 +576,9 @@ class HttpConnection:
         if self._transport.is_closing():
             return
         self._write_by(self._limits.write_stall_seconds_max)
+        if self._half_closed:
+            self._transport.close()
+            return
         self._read_by(self._limits.linger_seconds_max)
         if self._transport.can_write_eof():
             self._transport.write_eof()

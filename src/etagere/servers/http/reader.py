@@ -86,6 +86,8 @@ class RequestReader:
         self._count = 0
         self._head_bytes = 0
         self._in_body = False
+        self._refusal: Refusal | None = None
+        """What a callback raised: httptools wraps it."""
         self._quiet = True
         """No piece of a body came out of what was fed last."""
         self._upgrading = False
@@ -99,11 +101,10 @@ class RequestReader:
         except httptools.HttpParserUpgrade as stopped:
             self._stopped_for_upgrade(bytes(memoryview(data)[stopped.args[0] :]))
             return
-        except httptools.HttpParserCallbackError as error:
-            refusal = error.__context__
-            if not isinstance(refusal, Refusal):
+        except httptools.HttpParserCallbackError:
+            if self._refusal is None:
                 raise
-            self._sink.refused(refusal)
+            self._sink.refused(self._refusal)
             return
         except httptools.HttpParserError as error:
             self._sink.refused(Refusal(400, f"Malformed HTTP: {error}."))
@@ -156,6 +157,17 @@ class RequestReader:
         if self._replaying:
             self._replaying = False
             return
+        try:
+            self._complete_head()
+        except Refusal as refusal:
+            self._refusal = refusal
+            raise
+        self.in_head = False
+        self._in_body = self._head.has_body
+        self._bytes = 0
+        self._upgrading = self._sink.request_begun(self._head) and self._head.upgrade
+
+    def _complete_head(self) -> None:
         limits, head = self._limits, self._head
         if len(self._url) > limits.url_bytes_max:
             raise _url_too_long(limits)
@@ -175,10 +187,6 @@ class RequestReader:
         self._read_framing()
         head.keep_alive = not head.version_1_0 and self._parser.should_keep_alive()
         head.upgrade = self._parser.should_upgrade()
-        self.in_head = False
-        self._in_body = head.has_body
-        self._bytes = 0
-        self._upgrading = self._sink.request_begun(head) and head.upgrade
 
     def on_body(self, piece: bytes) -> None:
         self._quiet = False
