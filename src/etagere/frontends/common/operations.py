@@ -20,6 +20,8 @@ class Resource(Enum):
     CONTAINER = "container"  # or queue, table, share
     ITEM = "item"  # blob, message, entity, file
     MESSAGES = "messages"
+    TABLES = "tables"
+    ENTITIES = "entities"
     BATCH = "batch"
 
 
