@@ -135,9 +135,10 @@ def strings_to_sign(sas: Sas, request: SignedRequest, name: ResourceName) -> Ite
     for form in _forms(sas, name.service):
         yield _join(form, sas, request, name, canonical)
     if sas.resource == "d" and sas.directory_depth == 0:
-        # The root directory: some SDKs sign the slash after the file system's name.
-        for form in _forms(sas, name.service):
-            yield _join(form, sas, request, name, canonical + "/")
+        # The root directory's name is empty for some SDKs, and a slash for others.
+        for root in (f"{canonical}/", f"{canonical}//"):
+            for form in _forms(sas, name.service):
+                yield _join(form, sas, request, name, root)
 
 
 def _forms(sas: Sas, service: str) -> Iterator[_Form]:
