@@ -13,6 +13,8 @@ from etagere.frontends.common.message import Response
 from etagere.servers.http.limits import HttpLimits
 from etagere.servers.http.reader import RequestReader
 
+from .conftest import eventually
+
 tight = HttpLimits(url_bytes_max=200, head_bytes_max=600, headers_max=8)
 
 
@@ -185,6 +187,7 @@ async def test_whatever_comes_is_answered_or_closed_and_never_a_500(
                     data,
                 )
         await client.close()
+    await eventually(lambda: not connect.server._connections)
     assert [record.message for record in caplog.records] == []
     probe = await connect()
     await probe.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")

@@ -233,6 +233,8 @@ class HttpConnection:
     def request_begun(self, head: Head) -> bool:
         self._timing_head = False
         self._read_deadline = _never
+        if self._deaf:
+            return False  # behind the last request, in the slice that had it
         body = None
         if head.has_body:
             body = self._receiving = IncomingBody(self, head.body_length)
@@ -573,6 +575,7 @@ class HttpConnection:
         self._deaf = True
         self._receiving = None
         self._unparsed = None
+        self._queue.clear()
         if self._transport.is_closing():
             return
         self._write_by(self._limits.write_stall_seconds_max)
