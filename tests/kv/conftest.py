@@ -3,6 +3,7 @@
 import pytest
 
 from etagere.base.clock import Timestamp
+from etagere.kv.check import check_store
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.engines.memory import MemoryEngine
 
@@ -37,10 +38,14 @@ openers = {
 def open_engine(request, tmp_path, clock):
     """A function that opens the engine under test; each call on the same directory."""
 
-    def opener(**more):
-        return openers[request.param](tmp_path / "store", clock, **more)
+    path = tmp_path / "store"
 
-    return opener
+    def opener(**more):
+        return openers[request.param](path, clock, **more)
+
+    yield opener
+    if path.exists():
+        assert check_store(path, tuple_keys=False) == []
 
 
 @pytest.fixture

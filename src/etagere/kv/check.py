@@ -70,10 +70,11 @@ def check_store(
         findings = _check_pages(path)
         if findings:
             return findings  # nothing in the file may be followed
-        with (
-            lmdb.open(str(path), readonly=True, lock=False, create=False, map_size=0) as env,
-            env.begin() as txn,
-        ):
+        try:
+            opened = lmdb.open(str(path), readonly=True, lock=False, create=False, map_size=0)
+        except lmdb.Error as error:
+            raise StoreUnusable(f"{path}: {error}") from error
+        with opened as env, env.begin() as txn:
             rows = _RowCheck(txn, env.max_key_size(), tuple_keys=tuple_keys)
             findings = rows.check()
             if not findings:

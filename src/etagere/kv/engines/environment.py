@@ -77,9 +77,9 @@ class Environment:
         return self.lmdb.begin(write=True)
 
     def grow_map(self) -> None:
-        """Twice the address space; StoreFull if the system does not give it."""
+        """Two to four times the address space; StoreFull if the system does not give it."""
         with self.guard:
-            size = self.lmdb.info()["map_size"] * 2
+            size = 2 << self.lmdb.info()["map_size"].bit_length()
             try:
                 self.lmdb.set_mapsize(size)
             except lmdb.Error as error:
@@ -123,10 +123,11 @@ class Environment:
 
     def meaning(self, error: lmdb.Error) -> StoreError:
         """What a failed commit comes to for those who waited for it."""
-        if error.code in _full or isinstance(error, lmdb.DiskError):
+        code = getattr(error, "code", 0)  # those that the binding itself raises have none
+        if code in _full or isinstance(error, lmdb.DiskError):
             return StoreFull(str(error))
         # LMDB calls a write that came out short EIO, whatever the reason.
-        if error.code == errno.EIO and self._is_full():
+        if code == errno.EIO and self._is_full():
             return StoreFull(str(error))
         return StoreFailed(str(error))
 
