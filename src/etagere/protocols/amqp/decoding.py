@@ -352,3 +352,49 @@ def _width_table() -> list[int]:
 
 
 _widths: Final = _width_table()
+
+
+def check_compound(buffer: bytes, at: int, stop: int) -> None:
+    """Raise unless a list or map at `at` that stops at `stop` is well formed.
+
+    Scalars are only measured, not looked into; anything nested is decoded.
+    """
+    constructor = buffer[at]
+    if constructor in (0x40, 0x45):
+        return
+    if constructor in (0xC0, 0xC1):
+        if at + 3 > stop:
+            raise DecodeFault("A count is cut short.")
+        count = buffer[at + 2]
+        item = at + 3
+    elif constructor in (0xD0, 0xD1):
+        if at + 9 > stop:
+            raise DecodeFault("A count is cut short.")
+        count = read_u32(buffer, at + 5)[0]
+        item = at + 9
+    else:
+        raise DecodeFault("A section is neither a list nor a map.")
+    if count > stop - item:
+        raise DecodeFault("A count is larger than what encloses it.")
+    if constructor & 1 and count & 1:
+        raise DecodeFault("A map has a key without a value.")
+    for _ in range(count):
+        if item >= stop:
+            raise DecodeFault("A value is cut short.")
+        width = _flat_widths[buffer[item]]
+        if width >= 0:
+            item += 1 + width
+        elif width == -1:
+            item += 2 + (buffer[item + 1] if item + 1 < stop else stop)
+        elif width == -4:
+            item += 5 + (read_u32(buffer, item + 1)[0] if item + 5 <= stop else stop)
+        else:
+            decode_whole(buffer, at, stop)
+            return
+    if item != stop:
+        raise DecodeFault("A size and its items disagree.")
+
+
+_flat_widths: Final = [
+    _width_unknown if code >= 0xC0 else width for code, width in enumerate(_widths)
+]
