@@ -11,7 +11,7 @@ from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common.headers import body_length, digest, encode_base64
 from etagere.frontends.common.message import Response
-from etagere.services.blob import block_blobs, received
+from etagere.services.blob import block_blobs
 from etagere.services.blob.guard import validators
 from etagere.services.blob.received import Received
 
@@ -26,8 +26,9 @@ async def put(call: BlobCall) -> Response:
     body = await receive(call, limit, md5=True, also=wanted.headers.md5)
     if not wanted.headers.md5:
         wanted = block_blobs.with_md5(wanted, body.md5)
-    record = await call.blobs.write(
-        received.partitions(where.part, body),
+    record = await call.blobs.keep(
+        where.part,
+        body,
         partial(block_blobs.put, where=where, guard=guard, wanted=wanted, received=body),
     )
     headers = validators(record)
@@ -48,7 +49,7 @@ async def receive(call: BlobCall, limit: int, *, md5: bool, also: bytes = b"") -
     if sent_md5 is not None and sent_crc64 is not None:
         raise Refused("BothCrc64AndMd5HeaderPresent")
     body = await call.blobs.receive(
-        request.body.chunks(), length, md5=md5 or sent_md5 is not None, crc64=True
+        request.body.chunks(), length, limit, md5=md5 or sent_md5 is not None
     )
     for sent in (sent_md5, also or None):
         if sent is not None and sent != body.md5:
@@ -89,8 +90,9 @@ async def put_block(call: BlobCall) -> Response:
         raise invalid_header("Content-Length", "0")
     limit = decode.limit_for(call.version, decode.block_bytes_max)
     body = await receive(call, limit, md5=False)
-    await call.blobs.write(
-        received.partitions(where.part, body),
+    await call.blobs.keep(
+        where.part,
+        body,
         partial(block_blobs.stage, where=where, guard=guard, block_id=block_id, received=body),
     )
     return Response(201, {**transfer_digest(call, body), "x-ms-request-server-encrypted": "true"})

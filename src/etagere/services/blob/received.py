@@ -2,19 +2,12 @@
 
 from etagere.extents import references
 from etagere.extents.spool import Received
-from etagere.kv.contract import Partition, Tx
+from etagere.kv.contract import Tx
 from etagere.services.blob import keys
 from etagere.services.blob.content import Home
 from etagere.services.blob.records import Piece
 
-__all__ = ["Received", "keep", "partitions"]
-
-
-def partitions(part: Partition, received: Received) -> tuple[Partition, ...]:
-    """What a transaction that keeps this body must name."""
-    if received.extent is None:
-        return (part,)
-    return (part, references.shard_of(received.extent.id))
+__all__ = ["Received", "keep"]
 
 
 async def keep(tx: Tx, home: Home, received: Received, block_id: bytes = b"") -> tuple[Piece, ...]:

@@ -1,10 +1,13 @@
 """The Blob service: the store and the extents that its operations work on."""
 
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
+from etagere.extents import references
 from etagere.extents.contract import ExtentStore
+from etagere.extents.spool import Received, spool
 from etagere.kernel.ranges import RequestedRange
 from etagere.kv.contract import Body, Engine, Partition, ReadTx, Tx
 from etagere.services.blob.blobs import Where
@@ -30,6 +33,30 @@ class BlobService:
 
     async def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> T:
         return await self.engine.write(parts, body)
+
+    async def receive(
+        self, chunks: AsyncIterator[bytes], length: int | None, bytes_max: int, *, md5: bool
+    ) -> Received:
+        """Take a body in, ready for a transaction that keeps it."""
+        return await spool(
+            self.extents, self.entropy, chunks, length=length, bytes_max=bytes_max, md5=md5
+        )
+
+    async def keep(self, part: Partition, received: Received, body: Body[Tx, T]) -> T:
+        """A write that keeps a body; where it is refused, the body's extent is given up."""
+        extent = received.extent
+        if extent is None:
+            return await self.engine.write((part,), body)
+        try:
+            return await self.engine.write((part, references.shard_of(extent.id)), body)
+        except Exception:
+            await self.discard(received)
+            raise
+
+    async def discard(self, received: Received) -> None:
+        """Forget a body that no transaction kept."""
+        if received.extent is not None:
+            await references.give_up(self.engine, self.extents, [received.extent.id])
 
     async def open_download(
         self, where: Where, guard: Guard, wanted: RequestedRange | None
