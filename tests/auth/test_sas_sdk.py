@@ -23,7 +23,7 @@ from etagere.base.errors import Refused
 
 begin = datetime(2026, 3, 1, 11, tzinfo=UTC)
 end = datetime(2026, 3, 1, 13, tzinfo=UTC)
-span = {"start": begin, "expiry": end}
+span: dict[str, Any] = {"start": begin, "expiry": end}
 
 
 def ticks(moment: datetime) -> Timestamp:
@@ -90,7 +90,7 @@ def test_account_token_of_files() -> None:
     assert accepted(token, ResourceName("f", "s", "f")).services == "f"
 
 
-overrides = {
+overrides: dict[str, Any] = {
     "cache_control": "no-store",
     "content_disposition": 'attachment; filename="a b+c.txt"',
     "content_encoding": "gzip",

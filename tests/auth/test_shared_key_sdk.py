@@ -124,7 +124,7 @@ def run(call: Callable[[Any], object], client: Any) -> None:
 @pytest.mark.parametrize("version", ["2019-02-02", "2021-12-02", None])
 def test_blob(call: str, host: str, version: str | None) -> None:
     transport = KeepingTransport()
-    more = {} if version is None else {"api_version": version}
+    more: dict[str, Any] = {} if version is None else {"api_version": version}
     client = BlobServiceClient(host, credential=secret, transport=transport, **more)
     run(blob_calls[call], client)
     check(transport, "b")
