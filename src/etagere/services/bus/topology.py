@@ -1,0 +1,110 @@
+"""What a transaction has to know of the entities that it may put messages into.
+
+A `Target` is a queue, topic or subscription at one moment; a `Reach` is what can be reached from
+some of them by fan-out and forwarding.  Both are immutable: transaction bodies may be run on other
+threads, and again from the start.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from etagere.kv.contract import Partition
+from etagere.services.bus.descriptions import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from etagere.services.bus.keys import logs_per_node
+from etagere.services.bus.ledger import Log
+from etagere.services.bus.names import SubQueue
+from etagere.services.bus.rules import Rule
+
+
+class Target(msgspec.Struct, frozen=True):
+    path: str
+    """In the letters it was created with."""
+    description: Description
+    part: Partition
+    log: Log
+    dead_letter: Log
+    transfer_dead_letter: Log
+    rules: tuple[Rule, ...] = ()
+    """Of a subscription."""
+    subscriptions: tuple[str, ...] = ()
+    """Folded paths of a topic's subscriptions."""
+
+    @property
+    def forward_to(self) -> str | None:
+        """Folded path."""
+        target = getattr(self.description, "forward_to", None)
+        return target.casefold() if target else None
+
+    @property
+    def forward_dead_lettered_to(self) -> str | None:
+        target = getattr(self.description, "forward_dead_lettered_to", None)
+        return target.casefold() if target else None
+
+    @property
+    def requires_session(self) -> bool:
+        return self.log.sessioned
+
+    @property
+    def detects_duplicates(self) -> bool:
+        return (
+            not isinstance(self.description, SubscriptionDescription)
+            and self.description.requires_duplicate_detection
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """A queue whose messages need nothing but a row: the usual case, and the fast one."""
+        return (
+            isinstance(self.description, QueueDescription)
+            and not self.log.sessioned
+            and not self.forward_to
+            and not self.detects_duplicates
+        )
+
+    def log_of(self, sub_queue: SubQueue) -> Log:
+        match sub_queue:
+            case SubQueue.active:
+                return self.log
+            case SubQueue.dead_letter:
+                return self.dead_letter
+            case SubQueue.transfer_dead_letter:
+                return self.transfer_dead_letter
+
+
+def target_of(
+    path: str,
+    description: Description,
+    part: Partition,
+    node: int,
+    *,
+    rules: tuple[Rule, ...] = (),
+    subscriptions: tuple[str, ...] = (),
+) -> Target:
+    first = node * logs_per_node
+    sessioned = not isinstance(description, TopicDescription) and description.requires_session
+    return Target(
+        path,
+        description,
+        part,
+        Log(part, first, sessioned),
+        Log(part, first + 1),
+        Log(part, first + 2),
+        rules,
+        subscriptions,
+    )
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Everything that messages put into some targets can end up in."""
+
+    targets: Mapping[str, Target]
+    """By folded path."""
+    parts: tuple[Partition, ...]
+    full: frozenset[str] = frozenset()
+    """Folded paths of the queues and topics among them that have no room."""
