@@ -109,6 +109,7 @@ class StoreError(Exception):
     +- StoreFull          no room on the disk; nothing of the commit was kept
     +- StoreFailed        the commit failed; nothing of it was acknowledged
     +- StoreClosed        the engine is closing
+    +- DamagedRecord      a value does not hold what it should; the arguments say what and why
     +- StoreUnusable      it cannot be opened; the text says which directory and why
     """
 
@@ -142,4 +143,8 @@ class StoreClosed(StoreError):  # noqa: N818
 
 
 class StoreUnusable(StoreError):  # noqa: N818
+    pass
+
+
+class DamagedRecord(StoreError):  # noqa: N818
     pass

@@ -11,6 +11,10 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
+from etagere.kv.contract import DamagedRecord
+
+__all__ = ["Codec", "DamagedRecord", "Upgrade"]
+
 T = TypeVar("T")
 
 version_max: Final = 255
@@ -20,12 +24,8 @@ Upgrade = tuple[type[Any], Callable[[Any], Any]]
 """What the record was, and what makes today's of it."""
 
 
-class DamagedRecord(Exception):  # noqa: N818 - names what was found
-    """Bytes that no version of this record has ever been encoded to."""
-
-
 class Codec(Generic[T]):
-    __slots__ = ("_decode", "_encode", "_old", "_prefix", "version")
+    __slots__ = ("_decode", "_encode", "_name", "_old", "_prefix", "version")
 
     def __init__(
         self, version: int, kind: type[T], upgrades: Mapping[int, Upgrade] = _no_upgrades
@@ -33,6 +33,7 @@ class Codec(Generic[T]):
         assert 0 < version <= version_max
         assert all(old < version for old in upgrades)
         self.version = version
+        self._name = getattr(kind, "__name__", str(kind))
         self._prefix = bytes((version,))
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind).decode
@@ -45,10 +46,17 @@ class Codec(Generic[T]):
         return self._prefix + self._encode(record)
 
     def decode(self, raw: bytes) -> T:
+        """DamagedRecord for bytes that no version of this record was ever encoded to."""
         try:
-            if raw[:1] == self._prefix:
-                return self._decode(memoryview(raw)[1:])
+            if raw[0] == self.version:
+                return self._decode(raw[1:])
+            return self._decode_old(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
+            raise DamagedRecord(self._name, str(error)) from error
+
+    def _decode_old(self, raw: bytes) -> T:
+        try:
             decode, upgrade = self._old[raw[0]]
-            return cast("T", upgrade(decode(memoryview(raw)[1:])))
-        except (msgspec.MsgspecError, LookupError, ValueError) as error:
-            raise DamagedRecord(str(error)) from error
+        except KeyError:
+            raise DamagedRecord(self._name, "unknown version", raw[0]) from None
+        return cast("T", upgrade(decode(raw[1:])))
