@@ -249,6 +249,7 @@ class HttpConnection:
             client_ip=self._client_ip,
             secure=self._secure,
             repeated_headers=frozenset(head.repeated) if head.repeated else _nothing_repeated,
+            spelling=head.spelling,
         )
         if head.upgrade and body is None and self._upgrader is not None:
             upgrade = self._upgrader(request)

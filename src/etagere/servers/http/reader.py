@@ -37,6 +37,7 @@ class Head:
         "path",
         "query",
         "repeated",
+        "spelling",
         "upgrade",
         "version_1_0",
     )
@@ -48,6 +49,8 @@ class Head:
         self.query = ""
         self.headers: dict[str, str] = {}
         self.repeated: set[str] = set()
+        self.spelling: dict[str, str] = {}
+        """Names of metadata that were not sent in lower case: their case is part of them."""
         self.version_1_0 = False
         self.keep_alive = False
         self.upgrade = False
@@ -152,6 +155,10 @@ class RequestReader:
             self._head.repeated.add(key)
             text = f"{headers[key]}, {text}"
         headers[key] = text
+        if key.startswith("x-ms-meta-"):
+            spelt = name.decode("latin-1")
+            if spelt != key:
+                self._head.spelling[key] = spelt
 
     def on_headers_complete(self) -> None:
         if self._replaying:

@@ -23,7 +23,7 @@ class InvalidAccount(ValueError):  # noqa: N818 - what a configuration line turn
     """A line that does not describe an account; the text says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Account:
     name: str
     keys: tuple[SigningKey, ...] = field(repr=False)
