@@ -1,0 +1,172 @@
+"""The Blob service behind a real socket, its time moved by hand."""
+
+import asyncio
+import http.client
+import threading
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import uvloop
+from azure.storage.blob import (
+    AccountSasPermissions,
+    BlobServiceClient,
+    ResourceTypes,
+    generate_account_sas,
+)
+
+from etagere.base.clock import Timestamp, ticks_per_second
+from etagere.base.faults import NoFaults
+from etagere.extents.memory import MemoryExtents
+from etagere.frontends.blob_rest.service import BlobFrontend
+from etagere.frontends.common.authentication import Authenticator
+from etagere.frontends.common.pipeline import Pipeline
+from etagere.kv.contract import Engine
+from etagere.kv.engines.memory import MemoryEngine
+from etagere.servers.http import HttpServer
+from etagere.servers.real import RealClock, SystemEntropy
+from etagere.services.blob.service import BlobService
+from etagere.services.common.accounts import (
+    Account,
+    AccountDirectory,
+    development_account,
+    development_key,
+    development_name,
+)
+
+version = "2025-05-05"
+
+
+class MovedClock:
+    """Real time, and what tests have added to it."""
+
+    def __init__(self) -> None:
+        self._real = RealClock()
+        self._added = 0
+
+    def now(self) -> Timestamp:
+        return Timestamp(self._real.now() + self._added)
+
+    def advance(self, seconds: float) -> None:
+        self._added += round(seconds * ticks_per_second)
+
+
+class Server:
+    """Everything on one thread of its own, so that blocking clients can talk to it."""
+
+    def __init__(self, account: Account | None = None) -> None:
+        self.clock = MovedClock()
+        self.engine: Engine = MemoryEngine(self.clock)
+        self.account = development_account() if account is None else account
+        self.service = BlobService(
+            self.engine, MemoryExtents(self.clock), self.clock, SystemEntropy()
+        )
+        # Clients sign the time that they know: the real one.
+        pipeline = Pipeline(
+            BlobFrontend(self.service),
+            accounts=AccountDirectory([self.account]),
+            authenticator=Authenticator(RealClock(), None),
+            clock=self.clock,
+            entropy=SystemEntropy(),
+            faults=NoFaults(),
+        )
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._http = HttpServer()
+        self.port = self.run(self._http.listen(pipeline, "127.0.0.1", 0)).port
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def stop(self) -> None:
+        self.run(self._http.stop(5))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/{development_name}"
+
+    @property
+    def connection_string(self) -> str:
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={development_name};"
+            f"AccountKey={development_key};BlobEndpoint={self.url};"
+            f"BlobSecondaryEndpoint={self.url}-secondary;"
+        )
+
+    def sdk(self, **options: Any) -> BlobServiceClient:
+        return BlobServiceClient.from_connection_string(
+            self.connection_string, retry_total=0, **options
+        )
+
+
+class Reply:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status = response.status
+        self.reason = response.reason
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.body = response.read()
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def code(self) -> str:
+        return self.headers.get("x-ms-error-code", "")
+
+    @property
+    def etag(self) -> str:
+        return self.headers["etag"]
+
+
+class RawClient:
+    """Requests as they are written, signed by an account SAS that may do everything."""
+
+    def __init__(
+        self, port: int, permissions: str = "rwdxylacuptfi", version: str = version
+    ) -> None:
+        self.version = version
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.sas = generate_account_sas(
+            development_name,
+            development_key,
+            ResourceTypes(service=True, container=True, object=True),
+            AccountSasPermissions.from_string(permissions),
+            datetime.now(UTC) + timedelta(hours=1),
+            start=datetime.now(UTC) - timedelta(minutes=5),
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: bytes | str | None = None,
+        headers: dict[str, str] | None = None,
+        *,
+        signed: bool = True,
+        secondary: bool = False,
+        **query: object,
+    ) -> Reply:
+        pairs = [f"{name}={quote(str(value), safe='')}" for name, value in query.items()]
+        if signed:
+            pairs.append(self.sas)
+        owner = f"{development_name}-secondary" if secondary else development_name
+        target = f"/{owner}{path}?{'&'.join(pairs)}"
+        sent = {"x-ms-version": self.version, **(headers or {})}
+        data = body.encode() if isinstance(body, str) else body
+        if data is None and method in ("PUT", "POST") and "Content-Length" not in sent:
+            sent["Content-Length"] = "0"
+        self._http.request(method, target, data, sent)
+        return Reply(self._http.getresponse())
+
+    def put_blob(self, path: str, data: bytes = b"data", **headers: str) -> Reply:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self("PUT", path, data, {"x-ms-blob-type": "BlockBlob", **sent})
