@@ -1,0 +1,552 @@
+"""What goes over the wire: status codes, headers, bodies, and how requests are refused."""
+
+import re
+from email.utils import parsedate_to_datetime
+from uuid import UUID
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from etagere.services.queue.receipts import message_id, pop_receipt
+
+from .harness import RawClient, Reply, Server, account
+
+never = "Fri, 31 Dec 9999 23:59:59 GMT"
+http_date = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
+
+
+def messages(reply: Reply) -> list[dict[str, str]]:
+    root = ET.fromstring(reply.text)
+    assert root.tag == "QueueMessagesList"
+    assert all(node.tag == "QueueMessage" for node in root)
+    return [{child.tag: child.text or "" for child in node} for node in root]
+
+
+def error(reply: Reply) -> dict[str, str]:
+    root = ET.fromstring(reply.text)
+    assert root.tag == "Error"
+    found = {child.tag: child.text or "" for child in root}
+    assert found["Code"] == reply.code
+    return found
+
+
+def test_put_get_peek_shapes(raw: RawClient, queue: str):
+    put = raw.put(queue, "a&lt;b")
+    assert put.status == 201
+    (stored,) = messages(put)
+    assert list(stored) == [
+        "MessageId",
+        "InsertionTime",
+        "ExpirationTime",
+        "PopReceipt",
+        "TimeNextVisible",
+    ]
+    peek = raw("GET", f"/{queue}/messages", peekonly="true")
+    (peeked,) = messages(peek)
+    assert list(peeked) == [
+        "MessageId",
+        "InsertionTime",
+        "ExpirationTime",
+        "DequeueCount",
+        "MessageText",
+    ]
+    assert peeked["DequeueCount"] == "0"
+    get = raw("GET", f"/{queue}/messages")
+    (got,) = messages(get)
+    assert list(got) == [
+        "MessageId",
+        "InsertionTime",
+        "ExpirationTime",
+        "PopReceipt",
+        "TimeNextVisible",
+        "DequeueCount",
+        "MessageText",
+    ]
+    assert (got["DequeueCount"], got["MessageText"]) == ("1", "a<b")
+    assert str(UUID(got["MessageId"])) == got["MessageId"] == stored["MessageId"]
+    for name in ("InsertionTime", "ExpirationTime", "TimeNextVisible"):
+        assert http_date.fullmatch(got[name])
+    inserted, expires = (
+        parsedate_to_datetime(got[name]) for name in ("InsertionTime", "ExpirationTime")
+    )
+    assert (expires - inserted).days == 7
+    for reply in (peek, get):
+        assert reply.status == 200
+        assert reply.headers["content-type"] == "application/xml"
+        assert reply.headers["cache-control"] == "no-cache"
+        assert "etag" not in reply.headers
+    empty = raw("GET", f"/{queue}/messages")
+    assert empty.status == 200
+    assert empty.text.endswith("<QueueMessagesList />")
+
+
+def test_every_reply_names_itself(raw: RawClient, queue: str):
+    for reply in (
+        raw("GET", f"/{queue}", comp="metadata", headers={"x-ms-client-request-id": "mine"}),
+        raw("GET", "/absent", comp="metadata", headers={"x-ms-client-request-id": "mine"}),
+    ):
+        assert str(UUID(reply.headers["x-ms-request-id"])) == reply.headers["x-ms-request-id"]
+        assert reply.headers["x-ms-version"] == raw.version
+        assert reply.headers["x-ms-client-request-id"] == "mine"
+        assert http_date.fullmatch(reply.headers["date"])
+        assert reply.headers["server"].startswith("Windows-Azure-Queue/1.0")
+        assert reply.headers["content-length"].isdigit()
+
+
+def test_queue_life(raw: RawClient):
+    metadata = {"x-ms-meta-Colour": "blue"}
+    assert raw("PUT", "/tasks", headers=metadata).status == 201
+    assert raw("PUT", "/tasks", headers=metadata).status == 204
+    conflict = raw("PUT", "/tasks")
+    assert (conflict.status, conflict.code) == (409, "QueueAlreadyExists")
+    found = raw("GET", "/tasks", comp="metadata")
+    assert found.status == 200
+    assert found.headers["x-ms-meta-colour"] == "blue"
+    assert found.headers["x-ms-approximate-messages-count"] == "0"
+    assert raw("HEAD", "/tasks", comp="metadata").headers["x-ms-meta-colour"] == "blue"
+    assert raw("PUT", "/tasks", comp="metadata", headers={"x-ms-meta-a": "1"}).status == 204
+    found = raw("GET", "/tasks", comp="metadata")
+    assert "x-ms-meta-colour" not in found.headers
+    assert found.headers["x-ms-meta-a"] == "1"
+    assert raw("DELETE", "/tasks").status == 204
+    gone = raw("DELETE", "/tasks")
+    assert (gone.status, gone.code) == (404, "QueueNotFound")
+    assert raw("HEAD", "/tasks", comp="metadata").code == "QueueNotFound"
+    assert raw("PUT", "/tasks").status == 201  # the name is free at once
+
+
+def test_conditional_headers_are_not_looked_at(raw: RawClient, queue: str):
+    headers = {"If-Match": '"x"', "If-None-Match": "*", "x-ms-lease-id": "nonsense"}
+    assert raw("PUT", f"/{queue}", comp="metadata", headers=headers).status == 204
+    assert raw("GET", f"/{queue}", comp="metadata", headers=headers).status == 200
+    assert raw("DELETE", f"/{queue}", headers=headers).status == 204
+
+
+def test_update_and_delete(raw: RawClient, queue: str):
+    (put,) = messages(raw.put(queue, "a"))
+    path = f"/{queue}/messages/{put['MessageId']}"
+    body = "<QueueMessage><MessageText>b</MessageText></QueueMessage>"
+    updated = raw("PUT", path, body, popreceipt=put["PopReceipt"], visibilitytimeout=0)
+    assert updated.status == 204
+    assert updated.text == ""
+    assert http_date.fullmatch(updated.headers["x-ms-time-next-visible"])
+    receipt = updated.headers["x-ms-popreceipt"]
+    assert receipt != put["PopReceipt"]
+    stale = raw("DELETE", path, popreceipt=put["PopReceipt"])
+    assert (stale.status, stale.code) == (404, "MessageNotFound")
+    stale = raw("PUT", path, popreceipt=put["PopReceipt"], visibilitytimeout=0)
+    assert (stale.status, stale.code) == (404, "MessageNotFound")
+    # Without a body only the visibility changes.
+    hidden = raw("PUT", path, popreceipt=receipt, visibilitytimeout=0)
+    assert messages(raw("GET", f"/{queue}/messages", peekonly="true"))[0]["MessageText"] == "b"
+    receipt = hidden.headers["x-ms-popreceipt"]
+    emptied = raw(
+        "PUT",
+        path,
+        "<QueueMessage><MessageText /></QueueMessage>",
+        popreceipt=receipt,
+        visibilitytimeout=0,
+    )
+    assert messages(raw("GET", f"/{queue}/messages", peekonly="true"))[0]["MessageText"] == ""
+    deleted = raw("DELETE", path, popreceipt=emptied.headers["x-ms-popreceipt"])
+    assert (deleted.status, deleted.text) == (204, "")
+    assert (
+        raw("GET", f"/{queue}", comp="metadata").headers["x-ms-approximate-messages-count"] == "0"
+    )
+
+
+def test_clear(raw: RawClient, queue: str):
+    for _ in range(3):
+        raw.put(queue, "a")
+    raw("GET", f"/{queue}/messages")
+    assert raw("DELETE", f"/{queue}/messages").status == 204
+    assert (
+        raw("GET", f"/{queue}", comp="metadata").headers["x-ms-approximate-messages-count"] == "0"
+    )
+
+
+anybody = message_id(5, 5)
+receipt = pop_receipt(5)
+
+
+# What is asked for, and the status, code and details that it is refused with.
+@pytest.mark.parametrize(
+    ("method", "path", "query", "status", "code", "details"),
+    [
+        *(
+            (
+                "GET",
+                "/tasks/messages",
+                {**peek, "numofmessages": value},
+                400,
+                "OutOfRangeQueryParameterValue",
+                {
+                    "QueryParameterName": "numofmessages",
+                    "QueryParameterValue": value,
+                    "MinimumAllowed": "1",
+                    "MaximumAllowed": "32",
+                },
+            )
+            for value in ("0", "33", "-1", "9999999999")
+            for peek in ({}, {"peekonly": "true"})
+        ),
+        *(
+            (
+                "GET",
+                "/tasks/messages",
+                {"visibilitytimeout": value},
+                400,
+                "OutOfRangeQueryParameterValue",
+                {"MinimumAllowed": "1", "MaximumAllowed": "604800"},
+            )
+            for value in ("0", "604801", "-1")
+        ),
+        *(
+            (
+                "GET",
+                "/tasks/messages",
+                {name: "x"},
+                400,
+                "InvalidQueryParameterValue",
+                {"QueryParameterName": name, "QueryParameterValue": "x"},
+            )
+            for name in ("numofmessages", "visibilitytimeout", "timeout")
+        ),
+        (
+            "POST",
+            "/tasks/messages",
+            {"visibilitytimeout": "604801"},
+            400,
+            "OutOfRangeQueryParameterValue",
+            {"MinimumAllowed": "0", "MaximumAllowed": "604800"},
+        ),
+        (
+            "POST",
+            "/tasks/messages",
+            {"visibilitytimeout": "10", "messagettl": "10"},
+            400,
+            "InvalidQueryParameterValue",
+            {"QueryParameterName": "visibilitytimeout"},
+        ),
+        (
+            "POST",
+            "/tasks/messages",
+            {"visibilitytimeout": "604800"},
+            400,
+            "InvalidQueryParameterValue",
+            {"QueryParameterName": "visibilitytimeout"},
+        ),
+        *(
+            (
+                "POST",
+                "/tasks/messages",
+                {"messagettl": value},
+                400,
+                "InvalidQueryParameterValue",
+                {"QueryParameterName": "messagettl", "QueryParameterValue": value},
+            )
+            for value in ("0", "-2", "1.5", "soon")
+        ),
+        (
+            "PUT",
+            f"/tasks/messages/{anybody}",
+            {"visibilitytimeout": "0"},
+            400,
+            "MissingRequiredQueryParameter",
+            {"QueryParameterName": "popreceipt"},
+        ),
+        (
+            "PUT",
+            f"/tasks/messages/{anybody}",
+            {"popreceipt": receipt},
+            400,
+            "MissingRequiredQueryParameter",
+            {"QueryParameterName": "visibilitytimeout"},
+        ),
+        (
+            "PUT",
+            f"/tasks/messages/{anybody}",
+            {"popreceipt": receipt, "visibilitytimeout": "604801"},
+            400,
+            "OutOfRangeQueryParameterValue",
+            {"MinimumAllowed": "0", "MaximumAllowed": "604800"},
+        ),
+        *(
+            (
+                method,
+                f"/tasks/messages/{anybody}",
+                {"popreceipt": "not a receipt", "visibilitytimeout": "0"},
+                400,
+                "InvalidQueryParameterValue",
+                {"QueryParameterName": "popreceipt", "QueryParameterValue": "not a receipt"},
+            )
+            for method in ("PUT", "DELETE")
+        ),
+        (
+            "DELETE",
+            f"/tasks/messages/{anybody}",
+            {},
+            400,
+            "MissingRequiredQueryParameter",
+            {"QueryParameterName": "popreceipt"},
+        ),
+        *(
+            (
+                "DELETE",
+                f"/tasks/messages/{message}",
+                {"popreceipt": receipt},
+                404,
+                "MessageNotFound",
+                {},
+            )
+            for message in (anybody, "not-an-id")
+        ),
+        (
+            "PUT",
+            f"/tasks/messages/{anybody}",
+            {"popreceipt": receipt, "visibilitytimeout": "0"},
+            404,
+            "MessageNotFound",
+            {},
+        ),
+        *(
+            (method, f"/absent{path}", query, 404, "QueueNotFound", {})
+            for method, path, query in (
+                ("DELETE", "", {}),
+                ("GET", "", {"comp": "metadata"}),
+                ("PUT", "", {"comp": "metadata"}),
+                ("GET", "/messages", {}),
+                ("GET", "/messages", {"peekonly": "true"}),
+                ("POST", "/messages", {}),
+                ("DELETE", "/messages", {}),
+                ("DELETE", f"/messages/{anybody}", {"popreceipt": receipt}),
+                (
+                    "PUT",
+                    f"/messages/{anybody}",
+                    {"popreceipt": receipt, "visibilitytimeout": "0"},
+                ),
+            )
+        ),
+        *(
+            ("PUT", f"/{name}", {}, 400, "InvalidResourceName", {})
+            for name in ("Tasks", "my--tasks", "-tasks", "tasks-", "my_tasks", "t%C3%A4sks")
+        ),
+        *(("PUT", f"/{name}", {}, 400, "OutOfRangeInput", {}) for name in ("ab", "a" * 64)),
+        ("GET", "/tasks/elsewhere", {}, 400, "InvalidUri", {}),
+        ("GET", "/tasks", {}, 405, "UnsupportedHttpVerb", {}),
+        ("PATCH", "/tasks/messages", {}, 405, "UnsupportedHttpVerb", {}),
+        ("PUT", "/tasks", {"comp": "nonsense"}, 400, "InvalidQueryParameterValue", {}),
+        ("GET", "/", {"comp": "list", "maxresults": "0"}, 400, "OutOfRangeQueryParameterValue", {}),
+        ("GET", "/", {"comp": "list", "include": "all"}, 400, "InvalidQueryParameterValue", {}),
+        (
+            "GET",
+            "/",
+            {"restype": "service", "comp": "stats"},
+            400,
+            "InvalidQueryParameterValue",
+            {},
+        ),
+    ],
+)
+def test_refusals(raw: RawClient, queue: str, method, path, query, status, code, details):
+    body = "<QueueMessage><MessageText>a</MessageText></QueueMessage>"
+    reply = raw(method, path, body if method == "POST" else None, **query)
+    assert (reply.status, reply.code) == (status, code)
+    found = error(reply)
+    assert {name: found.get(name) for name in details} == details
+    assert re.search(r"\nRequestId:\S+\nTime:\S+Z$", found["Message"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ("", 400, "InvalidXmlDocument"),
+        ("text", 400, "InvalidXmlDocument"),
+        ("<QueueMessage>", 400, "InvalidXmlDocument"),
+        ("<Message><MessageText>a</MessageText></Message>", 400, "InvalidXmlDocument"),
+        ("<QueueMessage />", 400, "MissingRequiredXmlNode"),
+        ("<QueueMessage><Text>a</Text></QueueMessage>", 400, "MissingRequiredXmlNode"),
+        ("<QueueMessage><MessageText>&#0;</MessageText></QueueMessage>", 400, "InvalidXmlDocument"),
+        (
+            "<QueueMessage><MessageText>&#x1F;</MessageText></QueueMessage>",
+            400,
+            "InvalidXmlDocument",
+        ),
+        (
+            "<QueueMessage><MessageText>&#xFFFE;</MessageText></QueueMessage>",
+            400,
+            "InvalidXmlDocument",
+        ),
+        ("<QueueMessage><MessageText>\x01</MessageText></QueueMessage>", 400, "InvalidXmlDocument"),
+        ("<QueueMessage><MessageText><a/></MessageText></QueueMessage>", 400, "InvalidXmlDocument"),
+        (
+            (
+                '<!DOCTYPE a [<!ENTITY e "eeee">]>'
+                "<QueueMessage><MessageText>&e;</MessageText></QueueMessage>"
+            ),
+            400,
+            "InvalidXmlDocument",
+        ),
+        (
+            f"<QueueMessage><MessageText>{'a' * 65_537}</MessageText></QueueMessage>",
+            413,
+            "RequestBodyTooLarge",
+        ),
+        (
+            f"<QueueMessage><MessageText>{'é' * 32_769}</MessageText></QueueMessage>",
+            413,
+            "RequestBodyTooLarge",
+        ),
+        ("<QueueMessage>" + " " * 600_000 + "</QueueMessage>", 413, "RequestBodyTooLarge"),
+        (f"<QueueMessage><MessageText>{'a' * 65_536}</MessageText></QueueMessage>", 201, ""),
+        (f"<QueueMessage><MessageText>{'&quot;' * 65_536}</MessageText></QueueMessage>", 201, ""),
+        ("<QueueMessage><MessageText></MessageText></QueueMessage>", 201, ""),
+        ("<QueueMessage><MessageText>\U0001f600 &#x1F600;</MessageText></QueueMessage>", 201, ""),
+        (
+            (
+                "\ufeff<?xml version='1.0' encoding='utf-8'?>\n<QueueMessage>"
+                "<MessageText>a</MessageText></QueueMessage>\n"
+            ),
+            201,
+            "",
+        ),
+    ],
+)
+def test_message_bodies(raw: RawClient, queue: str, body: str, status: int, code: str):
+    reply = raw("POST", f"/{queue}/messages", body)
+    assert (reply.status, reply.code) == (status, code)
+    if code == "RequestBodyTooLarge":
+        assert error(reply)["MaxLimit"] == "65536"
+    count = raw("GET", f"/{queue}", comp="metadata").headers["x-ms-approximate-messages-count"]
+    assert count == ("1" if status == 201 else "0")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " leading and trailing ", "a\nb\tc", "\"'<>&", "]]>", "\u00e9\u20ac\U0001f600", "a&#13;b"],
+)
+def test_texts_survive_the_wire(raw: RawClient, queue: str, text: str):
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert raw.put(queue, escaped).status == 201
+    (got,) = messages(raw("GET", f"/{queue}/messages"))
+    assert got["MessageText"] == text
+
+
+def test_a_carriage_return_survives(raw: RawClient, queue: str):
+    assert raw.put(queue, "a&#13;\nb").status == 201
+    (got,) = messages(raw("GET", f"/{queue}/messages"))
+    assert got["MessageText"] == "a\r\nb"
+
+
+def test_infinite_life(raw: RawClient, queue: str):
+    (put,) = messages(raw.put(queue, "a", messagettl=-1))
+    assert put["ExpirationTime"] == never
+    (put,) = messages(raw.put(queue, "a", messagettl=10**15, visibilitytimeout=604_800))
+    assert put["ExpirationTime"] == never
+
+
+@pytest.mark.parametrize(
+    ("version", "query", "status"),
+    [
+        ("2017-04-17", {"messagettl": "-1"}, 400),
+        ("2017-04-17", {"messagettl": "604801"}, 400),
+        ("2017-04-17", {"messagettl": "604800"}, 201),
+        ("2017-07-29", {"messagettl": "604801"}, 201),
+    ],
+)
+def test_lives_by_version(server: Server, queue: str, version: str, query, status: int):
+    client = server.raw(version=version)
+    assert client.put(queue, "a", **query).status == status
+    client.close()
+
+
+def test_old_versions_get_no_body_from_put(server: Server, raw: RawClient, queue: str):
+    client = server.raw(version="2015-12-11")
+    reply = client.put(queue, "a")
+    assert (reply.status, reply.text) == (201, "")
+    client.close()
+
+
+def test_time_moves_by_hand(server: Server, raw: RawClient, queue: str):
+    (put,) = messages(raw.put(queue, "a", messagettl=100))
+    (got,) = messages(raw("GET", f"/{queue}/messages", visibilitytimeout=60))
+    assert messages(raw("GET", f"/{queue}/messages")) == []
+    server.clock.advance(60)
+    (again,) = messages(raw("GET", f"/{queue}/messages"))
+    assert (again["MessageId"], again["DequeueCount"]) == (put["MessageId"], "2")
+    path = f"/{queue}/messages/{put['MessageId']}"
+    assert raw("DELETE", path, popreceipt=got["PopReceipt"]).code == "MessageNotFound"
+    late = raw("PUT", path, popreceipt=again["PopReceipt"], visibilitytimeout=60)
+    assert (late.status, late.code) == (400, "InvalidQueryParameterValue")
+    server.clock.advance(40)
+    assert raw("DELETE", path, popreceipt=again["PopReceipt"]).code == "MessageNotFound"
+    assert messages(raw("GET", f"/{queue}/messages")) == []
+
+
+def test_listing(raw: RawClient):
+    for name in ("alpha", "beta", "beta-2", "gamma"):
+        raw("PUT", f"/{name}", headers={"x-ms-meta-name": name})
+    reply = raw("GET", "/", comp="list", prefix="beta", maxresults=1, include="metadata")
+    assert reply.headers["cache-control"] == "no-cache"
+    root = ET.fromstring(reply.text)
+    assert root.tag == "EnumerationResults"
+    assert root.attrib["ServiceEndpoint"].endswith(f"/{account}/")
+    assert [child.tag for child in root] == ["Prefix", "MaxResults", "Queues", "NextMarker"]
+    (queue,) = root.findall("Queues/Queue")
+    assert [child.tag for child in queue] == ["Name", "Metadata"]
+    assert queue.findtext("Metadata/name") == "beta"
+    marker = root.findtext("NextMarker")
+    rest = raw("GET", "/", comp="list", prefix="beta", marker=marker)
+    root = ET.fromstring(rest.text)
+    assert [node.text for node in root.findall("Queues/Queue/Name")] == ["beta-2"]
+    assert root.findtext("Marker") == marker
+    assert root.find("NextMarker") is not None
+    assert not root.findtext("NextMarker")
+    everything = ET.fromstring(raw("GET", "/", comp="list", maxresults=9999).text)
+    assert len(everything.findall("Queues/Queue")) == 4
+    assert everything.find("Prefix") is None
+    nothing = ET.fromstring(raw("GET", "/", comp="list", prefix="zeta").text)
+    assert nothing.findall("Queues/Queue") == []
+
+
+def test_nobody_is_let_in_without_a_signature(raw: RawClient, queue: str):
+    reply = raw("GET", f"/{queue}/messages", signed=False)
+    assert (reply.status, reply.code) == (401, "NoAuthenticationInformation")
+
+
+def test_the_secondary_is_for_reading(raw: RawClient, queue: str):
+    raw.put(queue, "a")
+    peek = raw("GET", f"/{queue}/messages", secondary=True, peekonly="true")
+    assert len(messages(peek)) == 1
+    assert raw("GET", f"/{queue}/messages", secondary=True).status == 403
+    assert raw("DELETE", f"/{queue}", secondary=True).status == 403
+    stats = raw("GET", "/", secondary=True, restype="service", comp="stats")
+    assert "<Status>live</Status>" in stats.text
+
+
+def test_preflight(raw: RawClient):
+    body = (
+        "<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>http://a.b</AllowedOrigins>"
+        "<AllowedMethods>GET,PUT</AllowedMethods><AllowedHeaders>x-ms-*</AllowedHeaders>"
+        "<ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>5</MaxAgeInSeconds></CorsRule></Cors>"
+        "</StorageServiceProperties>"
+    )
+    assert raw("PUT", "/", body, restype="service", comp="properties").status == 202
+    asked = {"Origin": "http://a.b", "Access-Control-Request-Method": "GET"}
+    reply = raw("OPTIONS", "/tasks/messages", headers=asked, signed=False)
+    assert reply.status == 200
+    assert reply.headers["access-control-allow-origin"] == "http://a.b"
+    asked["Origin"] = "http://c.d"
+    assert raw("OPTIONS", "/tasks", headers=asked, signed=False).code == "CorsPreflightFailure"
+
+
+def test_stale_receipts_can_be_told_apart_where_that_is_wanted():
+    server = Server(stale_code="PopReceiptMismatch")
+    raw = server.raw()
+    raw("PUT", "/tasks")
+    (put,) = messages(raw.put("tasks", "a"))
+    raw("GET", "/tasks/messages")
+    reply = raw("DELETE", f"/tasks/messages/{put['MessageId']}", popreceipt=put["PopReceipt"])
+    assert (reply.status, reply.code) == (400, "PopReceiptMismatch")
+    raw.close()
+    server.stop()
