@@ -15,6 +15,7 @@ from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, Use, act
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after, unpack
 from etagere.services.blob import keys
+from etagere.services.blob.content import sweep_topic
 from etagere.services.blob.guard import (
     Guard,
     admit_container_read,
@@ -151,6 +152,7 @@ async def delete(tx: Tx, where: Place, guard: Guard, retention_days: int = 0) ->
         )
     else:
         tx.put(where.account_part, keys.doomed(record.generation, where.name), b"")
+        tx.notify(sweep_topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,14 @@ async def list_containers(tx: ReadTx, account: str, wanted: ListContainers) -> C
         found.sort(key=lambda entry: (entry.name, entry.record.generation))
     more = found[wanted.limit].name if len(found) > wanted.limit else ""
     return ContainerPage(found[: wanted.limit], more)
+
+
+async def container_names(tx: ReadTx, account: str, start: str) -> list[str]:
+    """Some names from `start` on, in order; none when there are no more."""
+    begin, end = keys.directory()
+    begin = max(begin, keys.directory_entry(start))
+    rows = await tx.scan(keys.account_partition(account), begin, end, limit=1000)
+    return [_name(key) for key, _ in rows]
 
 
 def _name(key: bytes) -> str:

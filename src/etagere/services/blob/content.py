@@ -24,6 +24,10 @@ embedded_pieces_max: Final = 8
 pieces_per_page: Final = 512
 
 
+sweep_topic: Final = b"blob sweep"
+"""Notified when something was left for the sweep."""
+
+
 class Home(NamedTuple):
     """One generation of one container: where its rows go."""
 
@@ -121,7 +125,9 @@ async def let_go(tx: Tx, home: Home, record: BlobRecord) -> None:
         if record.pieces:
             await release(tx, home, record.pieces)
     elif await _lose_holder(tx, home, record.list_id):
-        tx.put(home.part, keys.garbage(home.generation, record.list_id), b"")
+        moment = tx.now + references.grace_default
+        tx.put(home.part, keys.garbage(home.generation, moment, record.list_id), b"")
+        tx.notify(sweep_topic)
 
 
 async def _add_holder(tx: Tx, home: Home, held_id: int) -> None:

@@ -20,12 +20,15 @@ while a new container of the same name already fills its own.
       data         gen, content id               -> bytes of one inline piece
       pieces       gen, list id, offset          -> a page of a piece list
       holders      gen, id                       -> how many hold an inline piece or a list, if > 1
-      garbage      gen, list id                  -> a piece list that nothing holds any more
+      garbage      gen, moment, list id          -> nothing: a piece list without holders, to be
+                                                    taken apart from that moment on
       tags         gen, key, value, name, moment -> nothing: the index that Find Blobs by Tags reads
 """
 
-from typing import Final
+from enum import IntEnum, unique
+from typing import Final, NamedTuple
 
+from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition
 from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
 
@@ -35,18 +38,37 @@ _names: Final = 1
 _deleted: Final = 2
 _doomed: Final = 3
 
-_container: Final = 1
-_blob: Final = 2
-_snapshots: Final = 3
-_staged: Final = 4
-_unfinished: Final = 5
-_data: Final = 6
-_pieces: Final = 7
-_holders: Final = 8
-_garbage: Final = 9
-_tags: Final = 10
-_versions: Final = 11
-_trash: Final = 12
+
+@unique
+class RowKind(IntEnum):
+    """The first item of every key in a container's partition."""
+
+    CONTAINER = 1
+    BLOB = 2
+    SNAPSHOT = 3
+    VERSION = 4
+    TRASH = 5
+    STAGED = 6
+    UNFINISHED = 7
+    DATA = 8
+    PIECES = 9
+    HOLDERS = 10
+    GARBAGE = 11
+    TAG = 12
+
+
+_container: Final = int(RowKind.CONTAINER)
+_blob: Final = int(RowKind.BLOB)
+_snapshots: Final = int(RowKind.SNAPSHOT)
+_versions: Final = int(RowKind.VERSION)
+_trash: Final = int(RowKind.TRASH)
+_staged: Final = int(RowKind.STAGED)
+_unfinished: Final = int(RowKind.UNFINISHED)
+_data: Final = int(RowKind.DATA)
+_pieces: Final = int(RowKind.PIECES)
+_holders: Final = int(RowKind.HOLDERS)
+_garbage: Final = int(RowKind.GARBAGE)
+_tags: Final = int(RowKind.TAG)
 
 Range = tuple[bytes, bytes]
 
@@ -165,8 +187,16 @@ def holders(generation: int, held_id: int) -> bytes:
     return pack(_holders, generation, held_id)
 
 
-def garbage(generation: int, list_id: int) -> bytes:
-    return pack(_garbage, generation, list_id)
+def garbage(generation: int, moment: int, list_id: int) -> bytes:
+    return pack(_garbage, generation, moment, list_id)
+
+
+def garbage_list(key: bytes) -> tuple[int, Timestamp]:
+    """The list, and from when on it may be taken apart."""
+    _, _, moment, list_id = unpack(key)
+    assert isinstance(moment, int)
+    assert isinstance(list_id, int)
+    return list_id, Timestamp(moment)
 
 
 def all_garbage(generation: int) -> Range:
@@ -177,25 +207,41 @@ def tag(generation: int, key: str, value: str, name: str, moment: int) -> bytes:
     return pack(_tags, generation, key, value, name, moment)
 
 
-def everything(generation: int) -> tuple[Range, ...]:
-    """All ranges that one generation of a container occupies, extents' holders first."""
-    kinds = (
-        _staged,
-        _pieces,
-        _blob,
-        _snapshots,
-        _versions,
-        _trash,
-        _unfinished,
-        _data,
-        _holders,
-        _garbage,
-        _tags,
-    )
-    return tuple(range_of(kind, generation) for kind in kinds)
+class Lane(NamedTuple):
+    """All rows of one kind in one generation."""
+
+    kind: RowKind
+    bounds: Range
+
+
+def everything(generation: int) -> tuple[Lane, ...]:
+    """All that one generation of a container occupies."""
+    kinds = (kind for kind in RowKind if kind is not RowKind.CONTAINER)
+    return tuple(Lane(kind, range_of(int(kind), generation)) for kind in kinds)
+
+
+def name_of(key: bytes) -> str:
+    """The blob's name in a key of a row that has one."""
+    name = unpack(key)[2]
+    assert isinstance(name, str)
+    return name
+
+
+def doomed_container(key: bytes) -> tuple[int, str]:
+    _, generation, name = unpack(key)
+    assert isinstance(generation, int)
+    assert isinstance(name, str)
+    return generation, name
 
 
 def piece_page_offset(key: bytes) -> int:
     offset = unpack(key)[-1]
     assert isinstance(offset, int)
     return offset
+
+
+def kept_container(key: bytes) -> tuple[str, int]:
+    _, name, generation = unpack(key)
+    assert isinstance(name, str)
+    assert isinstance(generation, int)
+    return name, generation
