@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,8 +36,8 @@ class DirectoryLock:
             holder = os.read(fd, 20).decode(errors="replace").strip()
             os.close(fd)
             raise StoreUnusable(f"{self._directory}: in use by process {holder}") from None
-        os.ftruncate(fd, 0)
-        os.write(fd, b"%d\n" % os.getpid())
+        with suppress(OSError):  # on a full disk nobody is told who it is
+            os.pwrite(fd, b"%-20d\n" % os.getpid(), 0)
         self.fd = fd
         return self
 

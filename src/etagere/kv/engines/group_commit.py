@@ -31,6 +31,7 @@ from etagere.kv.contract import (
     Tx,
 )
 from etagere.kv.engines.environment import Environment
+from etagere.kv.engines.reserve import Reserve, makes_room
 from etagere.kv.engines.rows import LmdbRows
 from etagere.kv.overlay import OverlayTx
 from etagere.kv.runner import run
@@ -55,6 +56,7 @@ class Waiting:
     result: object = None
     error: BaseException | None = None
     topics: list[bytes] = field(default_factory=list)
+    makes_room: bool = False
 
     def fail(self, error: BaseException) -> None:
         self.result = None
@@ -90,6 +92,7 @@ class GroupCommit:
     def __init__(
         self,
         environment: Environment,
+        reserve: Reserve,
         clock: Clock,
         limits: EngineLimits,
         deliver: Callable[[list[Waiting | Task]], None],
@@ -98,6 +101,7 @@ class GroupCommit:
     ) -> None:
         self.stats: Final = CommitStats()
         self._environment = environment
+        self._reserve = reserve
         self._clock = clock
         self._limits = limits
         self._deliver = deliver
@@ -169,6 +173,10 @@ class GroupCommit:
             task.action()
         except lmdb.Error as error:
             task.error = self._environment.meaning(error)
+            if isinstance(task.error, StoreFull) and self._reserve.release():
+                task.error = None
+                self._perform(task)
+                return
         except Exception as error:  # noqa: BLE001 - whoever asked for it is told
             task.error = error
         self._deliver([task])
@@ -204,18 +212,21 @@ class GroupCommit:
         else:
             self._taken.extendleft(reversed(batch[count:]))
             self._deliver(list(batch[:count]))
+            self._reserve.restore()
             if self.stats.commits % commits_between_reader_checks == 0:
                 self._environment.check_readers()
 
     def _commit_apart(self, batch: list[Waiting], error: StoreError) -> None:
         """Where there is no room, what is small or frees some may still pass: not everyone in a
         commit fails for the one that does not fit."""
-        if len(batch) == 1 or not isinstance(error, StoreFull | LimitExceeded):
+        if len(batch) > 1 and isinstance(error, StoreFull | LimitExceeded):
+            half = len(batch) // 2
+            self._commit(batch[:half])
+            self._commit(batch[half:])
+        elif isinstance(error, StoreFull) and batch[0].makes_room and self._reserve.release():
+            self._commit(batch)
+        else:
             self._fail(batch, error, error.__cause__)
-            return
-        half = len(batch) // 2
-        self._commit(batch[:half])
-        self._commit(batch[half:])
 
     def _fail(self, batch: list[Waiting], error: StoreError, cause: BaseException | None) -> None:
         self.stats.failed_commits += 1
@@ -280,6 +291,7 @@ class GroupCommit:
         except BaseException as error:  # noqa: BLE001 - raised where the body came from
             waiting.fail(error)
         else:
+            waiting.makes_room = makes_room(tx.writes)
             rows.apply(tx.writes)
             waiting.topics = tx.topics
 

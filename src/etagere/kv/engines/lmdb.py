@@ -29,6 +29,7 @@ from etagere.kv.contract import (
 )
 from etagere.kv.engines.environment import Durability, Environment
 from etagere.kv.engines.group_commit import CommitStats, GroupCommit, Task, Waiting
+from etagere.kv.engines.reserve import Reserve
 from etagere.kv.engines.rows import (
     LmdbRows,
     check_partition,
@@ -75,7 +76,12 @@ class LmdbEngine:
         self._topics = Topics()
         self._closing: asyncio.Task[None] | None = None
         self._commits = GroupCommit(
-            environment, clock, limits, self._deliver, relaxed=durability == "relaxed"
+            environment,
+            Reserve(environment.path),
+            clock,
+            limits,
+            self._deliver,
+            relaxed=durability == "relaxed",
         )
 
     @classmethod
