@@ -2,8 +2,10 @@
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from azure.core.credentials import AccessToken
 from azure.core.exceptions import (
     ClientAuthenticationError,
     HttpResponseError,
@@ -29,6 +31,7 @@ from azure.storage.queue import (
     generate_queue_sas,
 )
 
+from .certificate import server_context
 from .harness import Server, account, key
 
 
@@ -343,6 +346,45 @@ def test_a_wrong_key_is_refused(server: Server):
     ):
         list(client.list_queues())
     assert refusal.value.error_code == "AuthenticationFailed"
+
+
+class Credential:
+    """Somebody who has a token already."""
+
+    def get_token(self, *scopes: str, **options: object) -> AccessToken:
+        assert scopes == ("https://storage.azure.com/.default",)
+        return AccessToken("22222222-2222-2222-2222-222222222222", int(soon().timestamp()))
+
+
+def test_bearer_tokens_and_user_delegation(server: Server, tasks: QueueClient, tmp_path: Path):
+    context, trusted = server_context(tmp_path)
+    url = server.listen_securely(context)
+    with QueueServiceClient(
+        url, credential=Credential(), connection_verify=str(trusted), retry_total=0
+    ) as client:
+        assert [queue.name for queue in client.list_queues()] == ["tasks"]
+        signing_key = client.get_user_delegation_key(
+            expiry=soon(), start=datetime.now(UTC) - timedelta(minutes=5)
+        )
+    assert signing_key.signed_service == "q"
+    sas = generate_queue_sas(
+        account,
+        "tasks",
+        permission=QueueSasPermissions(add=True, process=True),
+        expiry=soon() - timedelta(minutes=5),
+        user_delegation_key=signing_key,
+    )
+    with QueueClient(server.url, "tasks", credential=sas, retry_total=0) as client:
+        client.send_message("a")
+        assert client.receive_message().content == "a"
+        with pytest.raises(HttpResponseError) as refusal:
+            client.peek_messages()
+        assert refusal.value.error_code == "AuthorizationPermissionMismatch"
+
+
+def test_only_a_user_gets_a_delegation_key(service: QueueServiceClient):
+    with pytest.raises(ClientAuthenticationError):
+        service.get_user_delegation_key(expiry=soon(), start=datetime.now(UTC))
 
 
 # ---- the service
