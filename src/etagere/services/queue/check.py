@@ -4,12 +4,43 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from etagere.base.clock import timestamp_never
+from etagere.kv.check import CheckTx, Finding
 from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.tuples import after, unpack
 from etagere.services.queue import keys, records
 from etagere.services.queue.records import Message
 
 _scan_rows: Final = 1000
+
+
+class QueueChecker:
+    """A `Checker` for the rows of all accounts' queues."""
+
+    name: Final = "queue"
+
+    async def check(self, tx: CheckTx) -> list[Finding]:
+        accounts: set[str] = set()
+        queues: list[tuple[str, str]] = []
+        for part in tx.partitions():
+            match unpack(part):
+                case (keys.service, str(account)):
+                    accounts.add(account)
+                case (keys.service, str(account), str(name)):
+                    queues.append((account, name))
+                case _:
+                    pass
+        findings = [
+            Finding(self.name, account, problem)
+            for account in sorted(accounts)
+            for problem in await check_account(tx, account)
+        ]
+        for account, name in queues:
+            part = keys.queue_partition(account, name)
+            problems = await _check_remains(tx, part, account, name)
+            if await _last_stamp(tx, part) > tx.last_stamp:
+                problems.append("a stamp above the store's last one")
+            findings += [Finding(self.name, f"{account}/{name}", problem) for problem in problems]
+        return findings
 
 
 async def check_account(tx: ReadTx, account: str) -> list[str]:
@@ -57,6 +88,37 @@ async def _check_queue(tx: ReadTx, part: Partition, doomed: set[int]) -> list[st
         if value is not None and found.get(key, value) != value
     ]
     return problems
+
+
+async def _check_remains(tx: ReadTx, part: Partition, account: str, name: str) -> list[str]:
+    """A queue outside the directory has nothing left but rows to sweep away."""
+    account_part = keys.account_partition(account)
+    if await tx.get(account_part, keys.directory_entry(name)) is not None:
+        return []
+    if await tx.get(part, keys.head) is not None or await tx.get(part, keys.properties) is not None:
+        return ["there, but not in the directory"]
+    orphans = set()
+    async for key, _ in _rows(tx, part, *keys.generations()):
+        generation = unpack(key)[1]
+        assert isinstance(generation, int)
+        if generation not in orphans:
+            doomed = await tx.get(account_part, keys.doomed(generation, name))
+            if doomed is None:
+                orphans.add(generation)
+    return [f"rows of generation {generation}, which nothing sweeps away" for generation in orphans]
+
+
+async def _last_stamp(tx: ReadTx, part: Partition) -> int:
+    """The highest stamp in a queue's records: of its generation, its messages, their receipts."""
+    raw = await tx.get(part, keys.head)
+    if raw is None:
+        return 0
+    head = records.heads.decode(raw)
+    highest = head.generation
+    async for key, value in _rows(tx, part, *keys.messages(head.generation)):
+        token = records.messages.decode(value).custody.token
+        highest = max(highest, token, keys.message_order(key))
+    return highest
 
 
 def _rows_of(generation: int, order: int, key: bytes, value: bytes) -> dict[bytes, bytes | None]:

@@ -24,7 +24,7 @@ from typing import Final
 from etagere.kv.contract import Partition
 from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
 
-_service: Final = "queue"
+service: Final = "queue"
 
 _names: Final = 1
 _doomed: Final = 2
@@ -43,16 +43,16 @@ properties: Final = pack(_properties)
 
 
 def account_partition(account: str) -> Partition:
-    return Partition(pack(_service, account))
+    return Partition(pack(service, account))
 
 
 def queue_partition(account: str, queue: str) -> Partition:
-    return Partition(pack(_service, account, queue))
+    return Partition(pack(service, account, queue))
 
 
 def sweep_topic() -> bytes:
     """What is notified when a generation of messages waits to be swept away."""
-    return pack(_service, "doomed")
+    return pack(service, "doomed")
 
 
 def directory_entry(name: str) -> bytes:
@@ -87,6 +87,10 @@ def doomed_generation(key: bytes) -> tuple[int, str]:
 
 def message(generation: int, order: int) -> bytes:
     return pack(_message, generation, order)
+
+
+def messages(generation: int) -> Range:
+    return range_of(_message, generation)
 
 
 def message_order(key: bytes) -> int:
