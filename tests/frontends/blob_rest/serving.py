@@ -18,6 +18,7 @@ from azure.storage.blob import (
 
 from etagere.base.clock import Timestamp, ticks_per_second
 from etagere.base.faults import NoFaults
+from etagere.extents.check import check as check_extents
 from etagere.extents.memory import MemoryExtents
 from etagere.frontends.blob_rest.service import BlobFrontend
 from etagere.frontends.common.authentication import Authenticator
@@ -26,7 +27,9 @@ from etagere.kv.contract import Engine
 from etagere.kv.engines.memory import MemoryEngine
 from etagere.servers.http import HttpServer
 from etagere.servers.real import RealClock, SystemEntropy
+from etagere.services.blob import check
 from etagere.services.blob.service import BlobService
+from etagere.services.blob.sweep import sweep
 from etagere.services.common.accounts import (
     Account,
     AccountDirectory,
@@ -59,9 +62,8 @@ class Server:
         self.clock = MovedClock()
         self.engine: Engine = MemoryEngine(self.clock)
         self.account = development_account() if account is None else account
-        self.service = BlobService(
-            self.engine, MemoryExtents(self.clock), self.clock, SystemEntropy()
-        )
+        self.extents = MemoryExtents(self.clock)
+        self.service = BlobService(self.engine, self.extents, self.clock, SystemEntropy())
         # Clients sign the time that they know: the real one.
         pipeline = Pipeline(
             BlobFrontend(self.service),
@@ -80,7 +82,24 @@ class Server:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
+    def problems(self) -> list[str]:
+        """What is wrong with the store at rest."""
+        found = self.run(self.engine.read(lambda tx: check.check_account(tx, self.account.name)))
+        return found + self.run(self._extent_problems())
+
+    async def _extent_problems(self) -> list[str]:
+        referrers = check.Referrers(self.engine, [self.account.name])
+        return [
+            str(finding)
+            async for finding in check_extents(self.engine, self.extents, referrers)
+            if not finding.is_harmless
+        ]
+
+    def sweep(self) -> None:
+        self.run(sweep(self.service, self.account.name, self.clock.now()))
+
     def stop(self) -> None:
+        assert self.problems() == []
         self.run(self._http.stop(5))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from etagere.auth.need import Need
-from etagere.base.errors import Refused, invalid_query
+from etagere.base.errors import Refused, invalid_header, invalid_query, missing_header
 from etagere.frontends.common.message import Request, Response
 
 C = TypeVar("C")
@@ -94,7 +94,7 @@ class OperationTable(Generic[C]):
         for row in rows:
             if _chosen(row, request):
                 return row
-        raise _nothing_chosen(rows)
+        raise _nothing_chosen(rows, request)
 
     def _no_row(self, resource: Resource, restype: str, comp: str) -> Refused:
         if (resource, restype, comp) in self._markers:
@@ -125,8 +125,11 @@ def _chosen(row: Operation[C], request: Request) -> bool:
     return True
 
 
-def _nothing_chosen(rows: tuple[Operation[C], ...]) -> Refused:
+def _nothing_chosen(rows: tuple[Operation[C], ...], request: Request) -> Refused:
+    """The header that would have chosen among the rows is missing, or says something else."""
     for row in rows:
         if row.chosen_by is not None:
-            return Refused("MissingRequiredHeader", {"HeaderName": row.chosen_by[0]})
+            name = row.chosen_by[0]
+            sent = request.headers.get(name)
+            return missing_header(name) if sent is None else invalid_header(name, sent)
     return Refused("InvalidUri")

@@ -13,7 +13,7 @@ from etagere.base.clock import Timestamp, seconds
 from etagere.base.errors import Refused
 from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, Use, act
 from etagere.kv.contract import Partition, ReadTx, Tx
-from etagere.kv.tuples import after, unpack
+from etagere.kv.tuples import after
 from etagere.services.blob import keys
 from etagere.services.blob.content import sweep_topic
 from etagere.services.blob.guard import (
@@ -180,7 +180,12 @@ async def list_containers(tx: ReadTx, account: str, wanted: ListContainers) -> C
     begin, end = keys.directory(wanted.prefix)
     begin = max(begin, keys.directory_entry(wanted.marker))
     rows = await tx.scan(part, begin, end, limit=wanted.limit + 1)
-    found = [ContainerEntry(_name(key), await _record(tx, account, _name(key))) for key, _ in rows]
+    found = [
+        ContainerEntry(
+            keys.directory_name(key), await _record(tx, account, keys.directory_name(key))
+        )
+        for key, _ in rows
+    ]
     if wanted.deleted:
         found += await _deleted(tx, part, wanted)
         found.sort(key=lambda entry: (entry.name, entry.record.generation))
@@ -193,13 +198,7 @@ async def container_names(tx: ReadTx, account: str, start: str) -> list[str]:
     begin, end = keys.directory()
     begin = max(begin, keys.directory_entry(start))
     rows = await tx.scan(keys.account_partition(account), begin, end, limit=1000)
-    return [_name(key) for key, _ in rows]
-
-
-def _name(key: bytes) -> str:
-    name = unpack(key)[1]
-    assert isinstance(name, str)
-    return name
+    return [keys.directory_name(key) for key, _ in rows]
 
 
 async def _record(tx: ReadTx, account: str, name: str) -> ContainerRecord:
@@ -213,7 +212,7 @@ async def _deleted(tx: ReadTx, part: Partition, wanted: ListContainers) -> list[
     found: list[ContainerEntry] = []
     while rows := await tx.scan(part, begin, end, limit=1000):
         for key, raw in rows:
-            name = _name(key)
+            name = keys.directory_name(key)
             kept = deleted_containers.decode(raw)
             if (
                 name.startswith(wanted.prefix)

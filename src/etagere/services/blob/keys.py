@@ -245,3 +245,20 @@ def kept_container(key: bytes) -> tuple[str, int]:
     assert isinstance(name, str)
     assert isinstance(generation, int)
     return name, generation
+
+
+def kind_range(kind: RowKind) -> Range:
+    return range_of(int(kind))
+
+
+def directory_name(key: bytes) -> str:
+    name = unpack(key)[1]
+    assert isinstance(name, str)
+    return name
+
+
+def held_id(key: bytes) -> int:
+    """The content or list id in a key of a data, pieces or holders row."""
+    found = unpack(key)[2]
+    assert isinstance(found, int)
+    return found

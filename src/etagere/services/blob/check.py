@@ -1,0 +1,217 @@
+"""What must hold of every container at rest; `etagere check` and the tests ask for it."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+from etagere.extents.contract import Extent, ExtentId
+from etagere.kv.contract import Engine, Partition, ReadTx
+from etagere.kv.layers.records import DamagedRecord
+from etagere.kv.tuples import after, unpack
+from etagere.services.blob import content, keys
+from etagere.services.blob.content import Home
+from etagere.services.blob.keys import Lane, RowKind
+from etagere.services.blob.records import (
+    BlobRecord,
+    Piece,
+    blobs,
+    containers,
+    directory_entries,
+    piece_pages,
+    staged_blocks,
+    uncommitted_blobs,
+)
+
+_rows_per_scan: Final = 500
+_own_kinds: Final = (RowKind.BLOB, RowKind.SNAPSHOT, RowKind.VERSION, RowKind.TRASH)
+
+Generations = dict[str, set[int]]
+"""By container: the generations whose rows may be there."""
+
+
+async def check_account(tx: ReadTx, account: str) -> list[str]:
+    """What is wrong with the containers of an account; nothing, if all is well."""
+    problems: list[str] = []
+    live, doomed = await _generations(tx, account)
+    for name, generations in live.items():
+        part = keys.container_partition(account, name)
+        for generation in generations:
+            home = Home(part, generation)
+            problems += [f"container {name}: {text}" for text in await _check_generation(tx, home)]
+        owed = generations | doomed.get(name, set())
+        problems += [f"container {name}: {text}" for text in await _strays(tx, part, owed)]
+        raw = await tx.get(part, keys.container_record)
+        if raw is not None and containers.decode(raw).generation not in generations:
+            problems.append(f"container {name}: is not the one in the directory")
+    return problems
+
+
+async def _generations(tx: ReadTx, account: str) -> tuple[Generations, Generations]:
+    """Those in use (or retained after deletion), and those that are being swept away."""
+    part = keys.account_partition(account)
+    live: Generations = {}
+    doomed: Generations = {}
+    async for key, raw in _rows(tx, part, keys.directory()):
+        name = keys.directory_name(key)
+        live.setdefault(name, set()).add(directory_entries.decode(raw).generation)
+    async for key, _ in _rows(tx, part, keys.deleted_containers()):
+        name, generation = keys.kept_container(key)
+        live.setdefault(name, set()).add(generation)
+    async for key, _ in _rows(tx, part, keys.all_doomed()):
+        generation, name = keys.doomed_container(key)
+        doomed.setdefault(name, set()).add(generation)
+    return live, doomed
+
+
+async def _strays(tx: ReadTx, part: Partition, owed: set[int]) -> list[str]:
+    """Rows of generations that nobody knows of: nothing would ever remove them."""
+    problems = []
+    for kind in RowKind:
+        if kind is RowKind.CONTAINER:
+            continue
+        async for key, _ in _rows(tx, part, keys.kind_range(kind)):
+            if unpack(key)[1] not in owed:
+                problems.append(f"row {key.hex()} of a generation that is gone")
+    return problems
+
+
+async def _check_generation(tx: ReadTx, home: Home) -> list[str]:
+    """Every record is readable, every piece is there, every holder is counted."""
+    census = _Census()
+    try:
+        for lane in keys.everything(home.generation):
+            async for key, raw in _rows(tx, home.part, lane.bounds):
+                await census.see(tx, home, lane, key, raw)
+    except DamagedRecord as damage:
+        return [*census.problems, f"a record cannot be read: {damage}"]
+    return census.sum_up()
+
+
+class _Census:
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._inline_held: Counter[int] = Counter()
+        self._lists_held: Counter[int] = Counter()
+        self._lists: set[int] = set()
+        self._data: dict[int, int] = {}
+        self._counted: dict[int, int] = {}
+        self._staged: Counter[str] = Counter()
+        self._marked: dict[str, int] = {}
+
+    async def see(self, tx: ReadTx, home: Home, lane: Lane, key: bytes, raw: bytes) -> None:
+        match lane.kind:
+            case kind if kind in _own_kinds:
+                await self._see_blob(tx, home, key, blobs.decode(raw))
+            case RowKind.STAGED:
+                self._staged[keys.name_of(key)] += 1
+                self._hold(staged_blocks.decode(raw).piece)
+            case RowKind.UNFINISHED:
+                self._marked[keys.name_of(key)] = uncommitted_blobs.decode(raw).count
+            case RowKind.DATA:
+                self._data[keys.held_id(key)] = len(raw)
+            case RowKind.PIECES:
+                self._see_page(key, piece_pages.decode(raw))
+            case RowKind.HOLDERS:
+                self._counted[keys.held_id(key)] = int.from_bytes(raw, "big")
+            case RowKind.GARBAGE:
+                self._lists_held[keys.garbage_list(key)[0]] += 1
+            case _:
+                assert lane.kind is RowKind.TAG
+
+    async def _see_blob(self, tx: ReadTx, home: Home, key: bytes, record: BlobRecord) -> None:
+        if record.list_id:
+            self._lists_held[record.list_id] += 1
+        for piece in record.pieces:
+            self._hold(piece)
+        size = sum(piece.size for piece in await content.all_pieces(tx, home, record))
+        if size < record.size:
+            self.problems.append(
+                f"blob {keys.name_of(key)!r}: {record.size} bytes, of which {size} are there"
+            )
+
+    def _see_page(self, key: bytes, page: tuple[Piece, ...]) -> None:
+        self._lists.add(keys.held_id(key))
+        for piece in page:
+            self._hold(piece)
+
+    def _hold(self, piece: Piece) -> None:
+        if not piece.extent and piece.size:
+            self._inline_held[piece.inline] += 1
+
+    def sum_up(self) -> list[str]:
+        problems = self.problems
+        held = self._inline_held + self._lists_held
+        for held_id in self._inline_held.keys() - self._data.keys():
+            problems.append(f"inline piece {held_id} is missing")
+        for held_id in self._data.keys() - self._inline_held.keys():
+            problems.append(f"inline piece {held_id} is held by nobody")
+        for list_id in self._lists - self._lists_held.keys():
+            problems.append(f"piece list {list_id} is held by nobody")
+        for held_id, count in held.items():
+            counted = self._counted.pop(held_id, 1)
+            if counted != count:
+                problems.append(f"{held_id} has {count} holders, but {counted} are counted")
+        problems += [f"holders of {held_id}, which is not there" for held_id in self._counted]
+        if self._staged != Counter(self._marked):
+            problems.append("staged blocks and their counts differ")
+        return problems
+
+
+class Referrers:
+    """For `extents.check`: which partitions of these accounts refer to which extents."""
+
+    def __init__(self, engine: Engine, accounts: list[str]) -> None:
+        self._engine = engine
+        self._accounts = accounts
+
+    async def partitions(self) -> AsyncIterator[Partition]:
+        for account in self._accounts:
+
+            async def names(tx: ReadTx, account: str = account) -> set[str]:
+                live, doomed = await _generations(tx, account)
+                return live.keys() | doomed.keys()
+
+            for name in sorted(await self._engine.read(names)):
+                yield keys.container_partition(account, name)
+
+    async def references(self, part: Partition) -> AsyncIterator[Extent]:
+        """Each piece in an extent, once for each record or page that mentions it."""
+        for kind in (*_own_kinds, RowKind.STAGED, RowKind.PIECES):
+            begin, end = keys.kind_range(kind)
+            while True:
+                rows = await self._engine.read(partial(_page, part=part, begin=begin, end=end))
+                for _, raw in rows:
+                    for piece in _pieces(kind, raw):
+                        if piece.extent:
+                            yield Extent(ExtentId(piece.extent), piece.extent_size)
+                if len(rows) < _rows_per_scan:
+                    break
+                begin = after(rows[-1][0])
+
+
+async def _page(tx: ReadTx, part: Partition, begin: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+    return await tx.scan(part, begin, end, limit=_rows_per_scan)
+
+
+def _pieces(kind: RowKind, raw: bytes) -> tuple[Piece, ...]:
+    match kind:
+        case RowKind.STAGED:
+            return (staged_blocks.decode(raw).piece,)
+        case RowKind.PIECES:
+            return piece_pages.decode(raw)
+        case _:
+            return blobs.decode(raw).pieces
+
+
+async def _rows(
+    tx: ReadTx, part: Partition, bounds: keys.Range
+) -> AsyncIterator[tuple[bytes, bytes]]:
+    begin, end = bounds
+    while True:
+        rows = await tx.scan(part, begin, end, limit=_rows_per_scan)
+        for row in rows:
+            yield row
+        if len(rows) < _rows_per_scan:
+            return
+        begin = after(rows[-1][0])
