@@ -77,6 +77,9 @@ class SasCache:
         self._by_query: Lru[str, _Proved] = Lru(entries_max)
         self._by_signature: Lru[str, _Proved] = Lru(entries_max)
 
+    def __len__(self) -> int:
+        return len(self._by_query) + len(self._by_signature)
+
     def parse(self, request: SignedRequest) -> Sas:
         """The token that the request's query carries; raises Refused where it is malformed."""
         proved = self._by_query.get(request.raw_query)

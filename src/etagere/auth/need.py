@@ -163,7 +163,7 @@ def _authorize_sas(identity: SasIdentity, need: Need, name: ResourceName) -> Gra
         # A token's fields are signed only for the services that they mean something to.
         key_range=identity.key_range if name.service == "t" else whole_table,
         overrides=identity.overrides if name.service in ("b", "f") else no_overrides,
-        encryption_scope=identity.encryption_scope,
+        encryption_scope=identity.encryption_scope if name.service == "b" else "",
     )
 
 
