@@ -86,6 +86,20 @@ async def test_rows_that_belong_to_nothing_are_noticed(damaged: QueueDriver):
         await damaged.write(remove)
 
 
+async def test_records_that_do_not_decode_are_noticed(damaged: QueueDriver):
+    part = damaged.where.part
+    for key in await rows(damaged):
+        if not keys.is_message(key):
+            continue
+
+        async def scribble(tx, key=key):
+            tx.put(part, key, b"\x01\xc1")
+
+        await damaged.write(scribble)
+    problems = await findings(damaged)
+    assert sum("does not decode" in problem for problem in problems) == 3
+
+
 async def test_a_wrong_count_is_noticed(damaged: QueueDriver):
     part = damaged.where.part
 

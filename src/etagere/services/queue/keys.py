@@ -99,6 +99,11 @@ def message_order(key: bytes) -> int:
     return order
 
 
+def is_message(key: bytes) -> bool:
+    """Whether a row of a queue is a message's record."""
+    return unpack(key)[0] == _message
+
+
 def text(generation: int, order: int) -> bytes:
     return pack(_text, generation, order)
 
