@@ -74,7 +74,7 @@ class BearerRules:
 class _Header(msgspec.Struct):
     alg: str = ""
     kid: str | None = None
-    crit: msgspec.Raw | None = None
+    crit: object = None
 
 
 class Token(msgspec.Struct, frozen=True):
