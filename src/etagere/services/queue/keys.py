@@ -19,6 +19,7 @@ A message's *order* is the stamp of its insertion.
       expiry      gen, time expired, order  -> the message's key; none for one that never expires
 """
 
+from functools import lru_cache
 from typing import Final
 
 from etagere.kv.contract import Partition
@@ -35,6 +36,8 @@ _message: Final = 3
 _text: Final = 4
 _due: Final = 5
 _expiry: Final = 6
+
+_prefixes_remembered: Final = 4096
 
 Range = tuple[bytes, bytes]
 
@@ -85,8 +88,14 @@ def doomed_generation(key: bytes) -> tuple[int, str]:
     return generation, name
 
 
+@lru_cache(maxsize=_prefixes_remembered)
+def _prefix(kind: int, generation: int) -> bytes:
+    """What every key of one kind and generation begins with."""
+    return pack(kind, generation)
+
+
 def message(generation: int, order: int) -> bytes:
-    return pack(_message, generation, order)
+    return _prefix(_message, generation) + pack(order)
 
 
 def messages(generation: int) -> Range:
@@ -105,20 +114,21 @@ def is_message(key: bytes) -> bool:
 
 
 def text(generation: int, order: int) -> bytes:
-    return pack(_text, generation, order)
+    return _prefix(_text, generation) + pack(order)
 
 
 def due(generation: int, visible: int, order: int) -> bytes:
-    return pack(_due, generation, visible, order)
+    return _prefix(_due, generation) + pack(visible, order)
 
 
 def due_until(generation: int, now: int) -> Range:
     """The messages that are visible at `now`, in the order in which they became so."""
-    return pack(_due, generation), pack(_due, generation, now + 1)
+    prefix = _prefix(_due, generation)
+    return prefix, prefix + pack(now + 1)
 
 
 def expiry(generation: int, expires: int, order: int) -> bytes:
-    return pack(_expiry, generation, expires, order)
+    return _prefix(_expiry, generation) + pack(expires, order)
 
 
 def expired_at(generation: int, now: int) -> Range:
