@@ -1,5 +1,6 @@
 from queue_driver import HandClock, QueueDriver, account
 
+from etagere.base.clock import ticks_per_second
 from etagere.services.queue import keys, sweep
 
 
@@ -86,3 +87,24 @@ async def test_every_queue_gets_its_turn(engine, clock: HandClock):
     assert passes == 3
     for driver in drivers:
         assert await rows_of(driver) == 0
+
+
+async def test_a_sweep_says_when_it_is_needed_again(queue: QueueDriver, clock: HandClock):
+    async def swept() -> float | None:
+        due = await sweep.sweep(queue.engine, account, clock.now())
+        return None if due is None else (due - clock.at) / ticks_per_second
+
+    assert await swept() is None
+    await queue.put("immortal", ttl=None)
+    assert await swept() is None
+    await queue.put("a", ttl=10)
+    await queue.put("b", ttl=100)
+    assert await swept() == 10
+    clock.advance(9.5)
+    assert await swept() == sweep.seconds_between_min
+    clock.advance(0.5)
+    assert await swept() == 90
+    assert await rows_of(queue) == 2 + 3
+    await queue.clear()
+    assert await swept() is None
+    assert await rows_of(queue) == 0

@@ -22,6 +22,7 @@ A message's *order* is the stamp of its insertion.
 from functools import lru_cache
 from typing import Final
 
+from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition
 from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
 
@@ -134,6 +135,17 @@ def expiry(generation: int, expires: int, order: int) -> bytes:
 def expired_at(generation: int, now: int) -> Range:
     """The messages that have expired at `now`, the longest expired first."""
     return pack(_expiry, generation), pack(_expiry, generation, now + 1)
+
+
+def expiries(generation: int) -> Range:
+    """All messages that will ever expire, or have."""
+    return range_of(_expiry, generation)
+
+
+def expiry_time(key: bytes) -> Timestamp:
+    when = unpack(key)[2]
+    assert isinstance(when, int)
+    return Timestamp(when)
 
 
 def everything(generation: int) -> tuple[Range, ...]:
