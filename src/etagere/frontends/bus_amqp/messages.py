@@ -1,0 +1,267 @@
+"""Messages between the wire and the broker: sections in, sections out, bodies untouched.
+
+What leaves is the sender's own bytes from the properties on, behind a header and annotations made
+here.  The commonest shape of those is written by one `Struct.pack`; the other path writes any, and
+tests hold one against the other.
+"""
+
+import struct
+from typing import Any, Final
+
+from etagere.base.clock import Timestamp, ticks_per_millisecond
+from etagere.base.errors import Refused
+from etagere.frontends.bus_amqp import errors
+from etagere.protocols.amqp.composites import encode_composite
+from etagere.protocols.amqp.encoding import encode
+from etagere.protocols.amqp.errors import DecodeFault
+from etagere.protocols.amqp.sections import (
+    Header,
+    batch_members,
+    delivery_annotations_code,
+    map_items,
+    map_section,
+    message_annotations_code,
+    read_header,
+    read_map,
+    section,
+    split,
+)
+from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
+from etagere.services.bus.messages import Delivery, Message
+
+batch_format: Final = 0x80013700
+batch_members_max: Final = 100_000
+ttl_absent: Final = 0xFFFFFFFF
+"""A time-to-live that means none."""
+
+sequence_number: Final = Symbol("x-opt-sequence-number")
+enqueued_time: Final = Symbol("x-opt-enqueued-time")
+enqueue_sequence_number: Final = Symbol("x-opt-enqueue-sequence-number")
+locked_until: Final = Symbol("x-opt-locked-until")
+lock_token: Final = Symbol("x-opt-lock-token")
+message_state: Final = Symbol("x-opt-message-state")
+partition_id: Final = Symbol("x-opt-partition-id")
+dead_letter_source: Final = Symbol("x-opt-deadletter-source")
+scheduled_time: Final = Symbol("x-opt-scheduled-enqueue-time")
+partition_key: Final = Symbol("x-opt-partition-key")
+via_partition_key: Final = Symbol("x-opt-via-partition-key")
+
+_broker_s_own: Final = frozenset(
+    (
+        sequence_number,
+        enqueued_time,
+        enqueue_sequence_number,
+        locked_until,
+        lock_token,
+        message_state,
+        partition_id,
+        dead_letter_source,
+    )
+)
+"""Dropped on the way in: clients send on what they have received."""
+
+_headers_kept: Final = 1_024
+_headers: Final[dict[bytes, Header]] = {}
+_no_header: Final = Header()
+
+
+def read_message(payload: bytes) -> Message:
+    """One message; DecodeFault or Refused if it is not good."""
+    sections = split(payload)
+    message = Message(
+        tail=sections.tail,
+        size=len(payload),
+        header=sections.header,
+        delivery_annotations=sections.delivery_annotations,
+        annotations=sections.message_annotations,
+    )
+    if sections.header:
+        ttl = _header(sections.header).ttl
+        if ttl != ttl_absent:
+            message.ttl_ms = ttl
+    if sections.message_annotations:
+        _take_annotations(message)
+    if sections.delivery_annotations:
+        annotations = read_map(sections.delivery_annotations)
+        if lock_token in annotations:
+            del annotations[lock_token]
+            message.delivery_annotations = (
+                section(delivery_annotations_code, annotations) if annotations else b""
+            )
+    return message
+
+
+def read_messages(message_format: int, payload: bytes) -> list[Message]:
+    """What one transfer holds."""
+    if message_format == 0:
+        return [read_message(payload)]
+    if message_format != batch_format:
+        raise Refused(errors.not_implemented, message="The message's format is unknown.")
+    members = batch_members(payload)
+    if not members or len(members) > batch_members_max:
+        raise Refused(errors.argument_error, message="A batch holds no messages, or too many.")
+    return [read_message(member) for member in members]
+
+
+def _header(raw: bytes) -> Header:
+    """Senders use a handful of headers: remember how they read."""
+    header = _headers.get(raw)
+    if header is None:
+        header = read_header(raw)
+        if len(_headers) >= _headers_kept:
+            _headers.clear()
+        _headers[raw] = header
+    return header
+
+
+def _take_annotations(message: Message) -> None:
+    annotations = read_map(message.annotations)
+    if not all(isinstance(key, Symbol) for key in annotations):
+        raise DecodeFault("A message annotation's name is not a symbol.")
+    scheduled = annotations.get(scheduled_time)
+    if isinstance(scheduled, Milliseconds):
+        message.scheduled_at = Timestamp(scheduled * ticks_per_millisecond)
+    elif scheduled is not None:
+        raise Refused(errors.argument_error, message="The scheduled enqueue time is no timestamp.")
+    key = annotations.get(partition_key)
+    if isinstance(key, str):
+        message.partition_key = str(key)
+    elif key is not None:
+        raise Refused(errors.argument_error, message="The partition key is not a string.")
+    own = _broker_s_own & annotations.keys()
+    nulls = [name for name in (scheduled_time, partition_key) if name in annotations]
+    if own or any(annotations[name] is None for name in nulls):
+        kept = {
+            name: value
+            for name, value in annotations.items()
+            if name not in own and not (value is None and name in nulls)
+        }
+        message.annotations = section(message_annotations_code, kept) if kept else b""
+
+
+# ---- out
+
+_usual: Final = struct.Struct(">12sI25sIHH8s30sq22sq32sq21sq")
+"""Header and delivery count; lock token as a delivery annotation; four message annotations."""
+_split_token: Final = struct.Struct("<IHH8s").unpack
+
+_token_start: Final = b"\x00\x53\x71\xc1\x24\x02" + encode(lock_token) + b"\x98"
+_sequence_start: Final = b"\x00\x53\x72\xc1\x84\x08" + encode(sequence_number) + b"\x81"
+_enqueued_start: Final = encode(enqueued_time) + b"\x83"
+_original_start: Final = encode(enqueue_sequence_number) + b"\x81"
+_locked_start: Final = encode(locked_until) + b"\x83"
+
+_header_starts: Final[dict[bytes, bytes]] = {}
+"""By the sender's header, everything of ours up to the delivery count."""
+
+
+def uuid_of(token: bytes) -> Uuid:
+    """The lock token that a delivery tag is in .NET's byte order."""
+    return Uuid(token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:])
+
+
+def token_of(uuid: bytes) -> bytes:
+    """The other way; the order is its own inverse."""
+    return bytes(uuid_of(uuid))
+
+
+def milliseconds(moment: Timestamp) -> Milliseconds:
+    return Milliseconds(moment // ticks_per_millisecond)
+
+
+def write_head(delivery: Delivery, *, state: bool = False) -> bytes:
+    """Header and annotations in front of `delivery.tail`; `state` adds the message's state."""
+    if (
+        not state
+        and delivery.ttl_ms is None
+        and delivery.lock_token is not None
+        and delivery.locked_until is not None
+        and not delivery.annotations
+        and not delivery.delivery_annotations
+        and delivery.scheduled_at is None
+        and delivery.partition_key is None
+        and delivery.dead_letter_source is None
+    ):
+        return write_usual_head(delivery)
+    return write_any_head(delivery, state=state)
+
+
+def write_usual_head(delivery: Delivery) -> bytes:
+    """A locked message that has no annotations and no time to live from its sender."""
+    assert delivery.lock_token is not None
+    assert delivery.locked_until is not None
+    start = _header_starts.get(delivery.header)
+    if start is None:
+        start = _header_start(delivery.header)
+    first, second, third, rest = _split_token(delivery.lock_token)
+    return _usual.pack(
+        start,
+        delivery.delivery_count,
+        _token_start,
+        first,
+        second,
+        third,
+        rest,
+        _sequence_start,
+        delivery.sequence_number,
+        _enqueued_start,
+        delivery.enqueued_at // ticks_per_millisecond,
+        _original_start,
+        delivery.enqueued_sequence_number,
+        _locked_start,
+        delivery.locked_until // ticks_per_millisecond,
+    )
+
+
+def _header_start(raw: bytes) -> bytes:
+    header = _header(raw) if raw else _no_header
+    start = (
+        b"\x00\x53\x70\xc0\x0b\x05"
+        + encode(header.durable)
+        + encode(UByte(header.priority))
+        + b"\x40"
+        + encode(header.first_acquirer)
+        + b"\x70"
+    )
+    if len(_header_starts) >= _headers_kept:
+        _header_starts.clear()
+    _header_starts[raw] = start
+    return start
+
+
+def write_any_head(delivery: Delivery, *, state: bool) -> bytes:
+    header = _header(delivery.header) if delivery.header else _no_header
+    head = encode_composite(
+        Header(
+            header.durable,
+            header.priority,
+            delivery.ttl_ms,
+            header.first_acquirer,
+            delivery.delivery_count,
+        )
+    )
+    if delivery.lock_token is not None:
+        count, items = map_items(delivery.delivery_annotations)
+        items += encode(lock_token) + encode(uuid_of(delivery.lock_token))
+        head += map_section(delivery_annotations_code, count + 2, items)
+    else:
+        head += delivery.delivery_annotations
+    own: dict[Symbol, Any] = {
+        sequence_number: delivery.sequence_number,
+        enqueued_time: milliseconds(delivery.enqueued_at),
+        enqueue_sequence_number: delivery.enqueued_sequence_number,
+    }
+    if delivery.locked_until is not None:
+        own[locked_until] = milliseconds(delivery.locked_until)
+    if state:
+        own[message_state] = Int(delivery.state)
+    if delivery.dead_letter_source is not None:
+        own[dead_letter_source] = delivery.dead_letter_source
+    # Whoever sent over AMQP wrote these two as annotations, which come back as they are.
+    if delivery.scheduled_at is not None and scheduled_time.encode() not in delivery.annotations:
+        own[scheduled_time] = milliseconds(delivery.scheduled_at)
+    if delivery.partition_key is not None and partition_key.encode() not in delivery.annotations:
+        own[partition_key] = delivery.partition_key
+    count, items = map_items(delivery.annotations)
+    own_items = b"".join(encode(name) + encode(value) for name, value in own.items())
+    return head + map_section(message_annotations_code, count + 2 * len(own), own_items + items)
