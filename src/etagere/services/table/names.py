@@ -29,7 +29,11 @@ def check_table_name(name: str) -> None:
     if not _table_form.fullmatch(name) or name.lower() in _table_names_reserved:
         raise Refused("InvalidResourceName")
     if not table_name_length_min <= len(name) <= table_name_length_max:
-        raise Refused("OutOfRangeInput")
+        # The SDKs tell a name that is too short or too long by these words.
+        raise Refused(
+            "OutOfRangeInput",
+            message="The specified resource name length is not within the permissible limits.",
+        )
 
 
 def check_property_name(name: str) -> None:
