@@ -36,11 +36,17 @@ class Log(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """The logs that one run of a transaction's body has to do with."""
 
-    __slots__ = ("_counters", "_dirty", "appended", "now", "tx")
+    __slots__ = ("_counters", "_dirty", "appended", "before", "earliest_due", "earliest_expiry",
+                 "now", "tx")  # fmt: skip
 
     def __init__(self, tx: Tx) -> None:
         self.tx = tx
         self.now: Timestamp = tx.now
+        self.before: dict[Log, int] = {}
+        """The last number of each log when it was opened."""
+        self.earliest_due: dict[Log, int] = {}
+        """Of the messages scheduled, by log."""
+        self.earliest_expiry: dict[Log, int] = {}
         self._counters: dict[Log, LogCounters] = {}
         self._dirty: set[Log] = set()
         self.appended: dict[Log, list[tuple[int, StoredMessage]]] = {}
@@ -54,10 +60,15 @@ class Ledger:
             if raw is None:
                 return None
             counters = self._counters[log] = records.counters.decode(raw)
+            self.before[log] = counters.last_number
         return counters
+
+    def is_open(self, log: Log) -> bool:
+        return log in self._counters
 
     def create(self, log: Log) -> None:
         self._counters[log] = LogCounters()
+        self.before[log] = 0
         self._dirty.add(log)
 
     def finish(self) -> dict[Log, LogCounters]:
@@ -105,6 +116,8 @@ class Ledger:
         if message.expires_at:
             counters.expiring += 1
             self.tx.put(log.part, keys.expiry(log.number, message.expires_at, number), b"")
+            known = self.earliest_expiry.get(log, message.expires_at)
+            self.earliest_expiry[log] = min(known, message.expires_at)
         self.write(log, keys.message(log.number, number), message, number)
         appended = self.appended.get(log)
         if appended is None:
@@ -164,6 +177,8 @@ class Ledger:
         counters.scheduled += 1
         counters.bytes += message.size
         self.tx.put(log.part, keys.due(log.number, message.scheduled_at, number), b"")
+        known = self.earliest_due.get(log, message.scheduled_at)
+        self.earliest_due[log] = min(known, message.scheduled_at)
         self.write(log, keys.aside(log.number, number), message, number)
         return number
 

@@ -1,0 +1,140 @@
+"""The locks of one entity's messages: who holds which message, by which token, until when.
+
+Locks are in memory only: a restart releases them all (Service Bus, message transfers, locks, and
+settlement: locks are volatile).  What a token is worth, and what the end of a lock does, is
+decided by `kernel.message_lock`.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Any, Final
+
+from etagere.base.clock import Timestamp, timestamp_never
+from etagere.kernel.message_lock import Custody, Standing, extend, peek_locks, standing_of, take
+from etagere.services.bus.credit import Taker
+from etagere.services.bus.settlement import Held
+
+never_taken: Final = Custody(b"", Timestamp(0), 0)
+
+
+class LockStatus(Enum):
+    held = auto()
+    settling = auto()
+    """Its settlement is on the way to the store, and cannot be overtaken by time."""
+    enlisted = auto()
+    """A transaction will settle it; until that ends it does not run out."""
+
+
+class Lock:
+    __slots__ = ("custody", "held", "home", "status", "taker")
+
+    def __init__(self, custody: Custody[bytes], held: Held, taker: Taker | None, home: Any) -> None:
+        self.custody = custody
+        self.held = held
+        self.taker = taker
+        """None when it was locked without a link."""
+        self.home = home
+        """The stream that the message goes back to; None for a message set aside."""
+        self.status = LockStatus.held
+
+    @property
+    def token(self) -> bytes:
+        return self.custody.token
+
+    @property
+    def until(self) -> Timestamp:
+        return self.custody.until
+
+
+def new_custody(token: bytes, now: Timestamp, duration: int, count: int) -> Custody[bytes]:
+    free = never_taken if count == 0 else Custody(b"", Timestamp(0), count)
+    return take(free, token, now, duration, peek_locks)
+
+
+class LockTable:
+    """All locks of an entity, oldest first; all last equally long, so that is by expiry too.
+
+    A session's locks end with the session and are given `timestamp_never`.
+    """
+
+    __slots__ = ("_aside", "_by_token", "_due")
+
+    def __init__(self) -> None:
+        self._by_token: dict[bytes, Lock] = {}
+        self._aside: set[int] = set()
+        self._due: Timestamp = timestamp_never
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def __iter__(self) -> Iterator[Lock]:
+        return iter(list(self._by_token.values()))
+
+    @property
+    def due(self) -> Timestamp:
+        """Not later than when the next lock runs out."""
+        return self._due
+
+    def add(self, lock: Lock) -> None:
+        token = lock.custody.token
+        self._by_token[token] = lock
+        self._due = min(self._due, lock.custody.until)
+        if lock.taker is not None:
+            lock.taker.tokens.add(token)
+        if lock.held.state:
+            self._aside.add(lock.held.number)
+
+    def find(self, token: bytes) -> Lock | None:
+        return self._by_token.get(token)
+
+    def good(self, token: bytes, now: Timestamp) -> Lock | None:
+        """The lock, if it can be settled or renewed with this token now."""
+        lock = self._by_token.get(token)
+        if lock is None or lock.status is not LockStatus.held:
+            return None
+        good = standing_of(lock.custody, token, now, peek_locks) is Standing.GOOD
+        return lock if good else None
+
+    def renew(self, lock: Lock, now: Timestamp, duration: int) -> Timestamp:
+        """The full duration again."""
+        token = lock.token
+        del self._by_token[token]
+        lock.custody = extend(lock.custody, token, now, duration)
+        self._by_token[token] = lock  # now the youngest
+        return lock.until
+
+    def remove(self, lock: Lock) -> None:
+        token = lock.custody.token
+        del self._by_token[token]
+        if lock.taker is not None:
+            lock.taker.tokens.discard(token)
+        if lock.held.state:
+            self._aside.discard(lock.held.number)
+
+    def holds(self, lock: Lock) -> bool:
+        return self._by_token.get(lock.custody.token) is lock
+
+    def is_locked_aside(self, number: int) -> bool:
+        """Whether somebody holds this deferred message."""
+        return number in self._aside
+
+    def run_out(self, now: Timestamp) -> list[Lock]:
+        """Locks whose time is over, oldest first; they stay for the caller to end."""
+        if now < self._due:
+            return []
+        over: list[Lock] = []
+        self._due = timestamp_never
+        for lock in self._by_token.values():
+            if lock.status is not LockStatus.held:
+                continue
+            if lock.until <= now:
+                over.append(lock)
+            elif lock.until < timestamp_never:
+                self._due = lock.until
+                break
+        return over
+
+    def restore(self, lock: Lock) -> None:
+        """A settlement failed or was rolled back: the lock is as it was, and may be over by now."""
+        lock.status = LockStatus.held
+        self._due = min(self._due, lock.until)

@@ -1,0 +1,515 @@
+"""The owner of one sequence of messages: who gets which message, and what ends a lock.
+
+A state machine without input or output of its own.  Events are method calls with the time;
+effects are appended to four lists, which the caller empties after each event:
+
+    deliveries   (taker, delivery), in order: for the wire
+    operations   steps for the store; each reports back with its result
+    requests     other work on the store: `Load`, `Fetch`, `Lapse`, `FindSession`; answered by the
+                 events of the same name in the past tense
+    notices      (callable, arguments): answers to whoever asked
+
+The log is in the store.  In memory are locks, bounded by the credit that receivers gave, and
+windows, bounded by a constant.  `Owner` serves competing receivers; `SessionOwner` (in
+`session_owner`) hands out sessions.
+
+What ends a lock, and what then becomes of the message, is `kernel.message_lock`'s table; an end
+that counts as a failed delivery goes through the store before the message is available again, so
+that a message that kills its receivers cannot kill them for ever.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from etagere.base.clock import Timestamp, seconds, timestamp_never
+from etagere.base.errors import Refused
+from etagere.kernel.message_lock import Custody, LockEnd
+from etagere.services.bus import errors
+from etagere.services.bus.credit import Taker
+from etagere.services.bus.ledger import Log
+from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody
+from etagere.services.bus.messages import DeadLetter, Delivery, MessageState, Outcome, Release
+from etagere.services.bus.names import SubQueue
+from etagere.services.bus.operations import Answer, Operation, PutBack, Settle
+from etagere.services.bus.overriding import override
+from etagere.services.bus.records import StoredMessage
+from etagere.services.bus.settlement import Held, Settled, Stays, gone, lock_end_of
+from etagere.services.bus.stream import Fetch, Lapse, Load, Request, Stream
+from etagere.services.bus.topology import Target
+from etagere.services.bus.window import Row
+
+put_back_retry_ticks: Final = seconds(1)
+
+Notice = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+class OwnerBase:
+    """What owners of competing receivers and of sessions share: locks and their ends."""
+
+    def __init__(
+        self, target: Target, sub_queue: SubQueue, draw_token: Callable[[], bytes]
+    ) -> None:
+        self.target = target
+        self.sub_queue = sub_queue
+        self.log: Log = target.log_of(sub_queue)
+        self.locks = LockTable()
+        self.enabled = True
+        """Whether the entity's status lets messages out."""
+        self.doubtful = False
+        """A commit may have happened unheard of: settlements look before they write."""
+        self.deliveries: list[tuple[Taker, Delivery]] = []
+        self.operations: list[Operation] = []
+        self.requests: list[Request] = []
+        self.notices: list[Notice] = []
+        self.in_transit: set[int] = set()
+        """Numbers of active messages that something is about to take, without a lock."""
+        self._draw_token = draw_token
+        self._frozen = 0
+        self._stranded: list[tuple[Stream, int, StoredMessage]] = []
+        self._stranded_due: Timestamp = timestamp_never
+
+    @property
+    def delivering(self) -> bool:
+        return self.enabled and not self._frozen
+
+    @property
+    def lock_duration(self) -> int:
+        duration: int = getattr(self.target.description, "lock_duration", 0)
+        return duration
+
+    @property
+    def unavailable(self) -> set[int]:
+        """Numbers of active messages that are locked or on their way somewhere."""
+        return {lock.held.number for lock in self.locks if not lock.held.state} | self.in_transit
+
+    def freeze(self) -> None:
+        """Deliver nothing while something goes through the log."""
+        self._frozen += 1
+
+    # ---- effects, for streams
+
+    def request(self, request: Request) -> None:
+        self.requests.append(request)
+
+    def drained(self, taker: Taker) -> None:
+        self.notices.append((taker.receiver.drained, ()))
+
+    def deliver_locked(
+        self, stream: Stream, taker: Taker, number: int, message: StoredMessage, now: Timestamp
+    ) -> None:
+        custody, until = self.take_custody(stream, now, message.delivery_count)
+        self.add_lock(Lock(custody, self._held(number, message), taker, stream))
+        self.deliveries.append((taker, delivery_of(number, message, custody.token, until)))
+
+    def take_away(self, stream: Stream, taker: Taker, number: int, message: StoredMessage) -> None:
+        """Receive-and-delete.
+
+        The message is deleted first and sent when that is durable: it goes on the wire at most
+        once, whenever the process dies, and no message is on two wires.  What dies with the
+        process between the two is lost as if the wire had lost it; what finds its receiver gone
+        goes back into the log.
+        """
+        stream.outstanding += 1
+        self.in_transit.add(number)
+        operation = Settle(
+            self.target,
+            self.sub_queue,
+            self._held(number, message),
+            LockEnd.COMPLETED,
+            None,
+            self._taken_away,
+            lock=(stream, taker, message),
+        )
+        if self.doubtful:
+            operation.verify()
+        self.operations.append(operation)
+
+    def lapse(self, stream: Stream, number: int) -> None:
+        stream.outstanding += 1
+        self.in_transit.add(number)
+        self.requests.append(Lapse(stream, [number]))
+
+    def _held(self, number: int, message: StoredMessage) -> Held:
+        return Held(
+            number,
+            message.size,
+            message.expires_at,
+            message.delivery_count,
+            message.session_id if self.log.sessioned else None,
+            message.state,
+            message.rest,
+        )
+
+    def take_custody(
+        self, stream: Stream | None, now: Timestamp, count: int
+    ) -> tuple[Custody[bytes], Timestamp]:
+        """A fresh lock, and until when its holder may count on it."""
+        raise NotImplementedError
+
+    def add_lock(self, lock: Lock) -> None:
+        self.locks.add(lock)
+        if lock.home is not None:
+            lock.home.outstanding += 1
+
+    def remove_lock(self, lock: Lock) -> None:
+        self.locks.remove(lock)
+        if lock.home is not None:
+            lock.home.outstanding -= 1
+
+    # ---- receive-and-delete, answered
+
+    def _taken_away(
+        self, operation: Settle, result: Settled | None, refusal: Refused | None, now: Timestamp
+    ) -> None:
+        stream, taker, message = operation.lock
+        number = operation.held.number
+        taker.in_flight -= 1
+        if refusal is None and result is not gone and (taker.closed or taker.credit <= 0):
+            # It was on no wire yet.
+            self._submit_put_back(stream, number, message)
+            return
+        self.in_transit.discard(number)
+        stream.outstanding -= 1
+        if refusal is None and result is not gone:
+            taker.credit -= 1
+            self.deliveries.append((taker, delivery_of(number, message, None, None)))
+        else:
+            if refusal is not None:
+                stream.window.put_back(number, None)  # if it is there; that will be read
+            if not taker.closed:
+                stream.set_credit(taker, taker.credit, drain=taker.draining)
+        self.came_back(stream, now)
+
+    def _submit_put_back(self, stream: Stream, number: int, message: StoredMessage) -> None:
+        operation = PutBack(self.log, number, message, self._put_back)
+        operation.stream = stream
+        self.operations.append(operation)
+
+    def _put_back(
+        self, operation: PutBack, _result: Any, refusal: Refused | None, now: Timestamp
+    ) -> None:
+        stream = operation.stream
+        if refusal is not None:
+            self._stranded.append((stream, operation.number, operation.message))
+            self._stranded_due = Timestamp(now + put_back_retry_ticks)
+            return
+        self.in_transit.discard(operation.number)
+        stream.outstanding -= 1
+        stream.window.put_back(operation.number, None)
+        self.came_back(stream, now)
+
+    # ---- settlement
+
+    def settle(
+        self, token: bytes, outcome: Outcome, ticket: Any, answer: Answer | None, now: Timestamp
+    ) -> None:
+        refusal = self.refuse_settlement(token, outcome, now)
+        if refusal is not None:
+            if answer is not None:
+                self.notices.append((answer, (ticket, refusal)))
+            return
+        lock = self.locks.find(token)
+        assert lock is not None
+        if isinstance(outcome, Release):
+            self.end_at_home(lock, now)
+            if answer is not None:
+                self.notices.append((answer, (ticket, None)))
+        else:
+            self.end(lock, lock_end_of(outcome), outcome, ticket, answer)
+
+    def refuse_settlement(self, token: bytes, outcome: Outcome, now: Timestamp) -> Refused | None:
+        """Why the message cannot be settled so with this token now, if it cannot."""
+        if self.good_lock(token, now) is None:
+            return self.lost()
+        if isinstance(outcome, DeadLetter) and self.sub_queue is not SubQueue.active:
+            return Refused(
+                errors.not_allowed,
+                message="A message in a dead-letter queue cannot be dead-lettered.",
+            )
+        return None
+
+    def good_lock(self, token: bytes, now: Timestamp) -> Lock | None:
+        return self.locks.good(token, now)
+
+    def lost(self) -> Refused:
+        return errors.lock_lost()
+
+    def end(
+        self,
+        lock: Lock,
+        end: LockEnd,
+        outcome: Outcome | None = None,
+        ticket: Any = None,
+        answer: Answer | None = None,
+    ) -> None:
+        """The lock is over, by way of the store."""
+        lock.status = LockStatus.settling
+        operation = Settle(
+            self.target,
+            self.sub_queue,
+            lock.held,
+            end,
+            outcome,
+            self._settled,
+            lock=lock,
+            ticket=ticket,
+            answer=answer,
+        )
+        if self.doubtful:
+            operation.verify()
+        self.operations.append(operation)
+
+    def _settled(
+        self, operation: Settle, result: Settled | None, refusal: Refused | None, now: Timestamp
+    ) -> None:
+        lock: Lock = operation.lock
+        if operation.answer is not None:
+            lost = self.lost() if result is gone else None
+            self.notices.append((operation.answer, (operation.ticket, refusal or lost)))
+        if refusal is None:
+            self.ended(lock, result, now)
+        elif operation.outcome is None or self.is_closing(lock.home):
+            self.end_at_home(lock, now)
+        else:
+            self.locks.restore(lock)  # the client may try again for as long as the lock lasts
+            self.tick(now)
+
+    def ended(self, lock: Lock, result: Settled | None, now: Timestamp) -> None:
+        """The store has done what the lock's end asks for."""
+        self.remove_lock(lock)
+        if isinstance(result, Stays) and result.message.state == MessageState.active:
+            self._go_home(lock, result.message, now)
+        else:
+            self.came_back(lock.home, now)
+
+    def end_at_home(self, lock: Lock, now: Timestamp) -> None:
+        """The lock is over, and the message's row is as it was."""
+        self.remove_lock(lock)
+        if lock.held.state:
+            self.came_back(lock.home, now)
+        else:
+            self._go_home(lock, None, now)
+
+    def _go_home(self, lock: Lock, message: StoredMessage | None, now: Timestamp) -> None:
+        """The message is active at its old place, unless it expired while it was locked."""
+        if 0 < lock.held.expires_at <= now:
+            self.lapse(lock.home, lock.held.number)
+        else:
+            lock.home.window.put_back(lock.held.number, message)
+        self.came_back(lock.home, now)
+
+    def lapsed(self, request: Lapse, now: Timestamp, *, failed: bool) -> None:
+        """Expired messages are gone; or not, then they will be looked at again."""
+        stream = request.stream
+        assert stream is not None
+        for number in request.numbers:
+            self.in_transit.discard(number)
+            stream.outstanding -= 1
+            if failed:
+                stream.window.put_back(number, None)
+        if not failed or self.is_closing(stream):
+            self.came_back(stream, now)
+
+    def renew(self, token: bytes, now: Timestamp) -> Timestamp | None:
+        """The new end of the lock; None if it is lost."""
+        lock = self.good_lock(token, now)
+        return None if lock is None else self.locks.renew(lock, now, self.lock_duration)
+
+    # ---- transactions
+
+    def enlist(self, token: bytes, outcome: Outcome, now: Timestamp) -> Lock:
+        """Keep the lock for a transaction that will settle it."""
+        refusal = self.refuse_settlement(token, outcome, now)
+        if refusal is not None:
+            raise refusal
+        lock = self.locks.find(token)
+        assert lock is not None
+        lock.status = LockStatus.enlisted
+        return lock
+
+    def is_enlisted(self, lock: Lock) -> bool:
+        return self.locks.holds(lock) and lock.status is LockStatus.enlisted
+
+    def roll_back(self, lock: Lock, now: Timestamp) -> None:
+        """The lock is as it was; it may be over by now."""
+        if not self.locks.holds(lock) or lock.status is LockStatus.held:
+            return
+        if self.is_closing(lock.home):
+            self.end_at_home(lock, now)
+        else:
+            self.locks.restore(lock)
+            self.tick(now)
+
+    # ---- messages set aside
+
+    def lock_aside(
+        self, rows: Sequence[Row], stream: Stream | None, now: Timestamp
+    ) -> list[Delivery]:
+        """Lock deferred messages, which nobody else holds."""
+        deliveries = []
+        for number, message in rows:
+            assert not self.locks.is_locked_aside(number)
+            custody, until = self.take_custody(stream, now, message.delivery_count)
+            self.add_lock(Lock(custody, self._held(number, message), None, stream))
+            deliveries.append(delivery_of(number, message, custody.token, until))
+        return deliveries
+
+    # ---- time and change
+
+    def next_due(self) -> Timestamp:
+        return min(self.locks.due, self._stranded_due)
+
+    def tick(self, now: Timestamp) -> None:
+        for lock in self.locks.run_out(now):
+            self.end(lock, LockEnd.EXPIRED)
+        if now >= self._stranded_due:
+            self._stranded_due = timestamp_never
+            stranded, self._stranded = self._stranded, []
+            for stream, number, message in stranded:
+                self._submit_put_back(stream, number, message)
+
+    def reconfigured(self, target: Target, now: Timestamp) -> None:
+        """The entity was updated: all locks are released, the messages are as they were."""
+        self.target = target
+        self.freeze()  # all of them are back before the first is given away again
+        for lock in self.locks:
+            if lock.status is not LockStatus.settling:
+                self.end_at_home(lock, now)
+        self._frozen -= 1
+
+    def doubt(self, now: Timestamp) -> None:
+        """A commit failed, and may have happened all the same."""
+        raise NotImplementedError
+
+    # ---- for the two kinds of owners
+
+    def came_back(self, stream: Stream | None, now: Timestamp) -> None:
+        """The stream may have something to give away, or may have waited for this to close."""
+        raise NotImplementedError
+
+    def is_closing(self, stream: Stream | None) -> bool:  # noqa: ARG002
+        return False
+
+    # ---- the store's answers
+
+    def loaded(self, request: Load, rows: Sequence[Row], now: Timestamp, *, all_read: bool) -> None:
+        request.stream.window.loaded(rows, all_read=all_read, version=request.version)
+        self.came_back(request.stream, now)
+
+    def load_failed(self, request: Load) -> None:
+        request.stream.window.load_failed()
+
+    def fetched(self, request: Fetch, rows: Sequence[Row], now: Timestamp) -> None:
+        request.stream.window.fetched(request.numbers, rows)
+        self.came_back(request.stream, now)
+
+    def fetch_failed(self, request: Fetch) -> None:
+        request.stream.window.fetch_failed()
+
+
+def delivery_of(
+    number: int, message: StoredMessage, token: bytes | None, until: Timestamp | None
+) -> Delivery:
+    scheduled_at = message.scheduled_at
+    return Delivery(
+        message.tail,
+        message.header,
+        message.delivery_annotations,
+        message.annotations,
+        number,
+        Timestamp(message.enqueued_at),
+        message.enqueued_number or number,
+        message.delivery_count,
+        message.ttl_ms,
+        MessageState(message.state) if message.state else MessageState.active,
+        token,
+        until,
+        message.session_id,
+        Timestamp(scheduled_at) if scheduled_at else None,
+        message.partition_key,
+        message.dead_letter_source,
+    )
+
+
+class Owner(OwnerBase):
+    """Competing receivers on one log."""
+
+    def __init__(
+        self,
+        target: Target,
+        sub_queue: SubQueue,
+        last_number: int,
+        draw_token: Callable[[], bytes],
+    ) -> None:
+        super().__init__(target, sub_queue, draw_token)
+        self.stream = Stream(self, last_number + 1, None)
+
+    # ---- links
+
+    def attach(self, taker: Taker) -> None:
+        self.stream.credit.add(taker)
+
+    def set_credit(self, taker: Taker, credit: int, now: Timestamp, *, drain: bool) -> None:
+        self.stream.set_credit(taker, credit, drain=drain)
+        self.stream.advance(now)
+
+    def detach(self, taker: Taker, now: Timestamp, *, broken: bool) -> None:
+        """Orderly: its locks last until they run out.  Broken: they end now, since links cannot be
+        recovered on another connection."""
+        self.stream.leave(taker)
+        tokens, taker.tokens = taker.tokens, set()
+        for token in tokens:
+            lock = self.locks.find(token)
+            assert lock is not None
+            lock.taker = None
+            if broken and lock.status is not LockStatus.settling:
+                self.end(lock, LockEnd.CONNECTION_LOST)
+        self.stream.advance(now)
+
+    @property
+    def takers(self) -> list[Taker]:
+        return list(self.stream.credit.takers)
+
+    @override
+    def reconfigured(self, target: Target, now: Timestamp) -> None:
+        super().reconfigured(target, now)
+        self.stream.advance(now)
+
+    # ---- the log
+
+    def reported(self, before: int, last: int, rows: Sequence[Row], now: Timestamp) -> None:
+        """A commit gave the numbers after `before` up to `last`; `rows` of them are active."""
+        stream = self.stream
+        stream.window.reported(before, last, rows, wanted=bool(stream.credit.takers))
+        stream.advance(now)
+
+    def thaw(self, removed: set[int], now: Timestamp) -> None:
+        """What went through the log is through, and took these messages."""
+        self._frozen -= 1
+        self.stream.window.discard(removed)
+        self.stream.advance(now)
+
+    def swept(self, removed: set[int]) -> None:
+        """A sweep took these messages; they had expired."""
+        self.stream.window.discard(removed)
+
+    @override
+    def doubt(self, now: Timestamp) -> None:
+        self.doubtful = True
+        self.stream.window.doubt()
+        self.stream.advance(now)
+
+    @override
+    def came_back(self, stream: Stream | None, now: Timestamp) -> None:
+        if stream is not None:
+            stream.advance(now)
+
+    @override
+    def take_custody(
+        self,
+        stream: Stream | None,  # noqa: ARG002 - sessions need it
+        now: Timestamp,
+        count: int,
+    ) -> tuple[Custody[bytes], Timestamp]:
+        custody = new_custody(self._draw_token(), now, self.lock_duration, count)
+        return custody, custody.until

@@ -1,0 +1,346 @@
+"""The owner of a log whose messages are handed out by session, each to one receiver at a time.
+
+A session that is held is a stream of its own.  Its lock is the lock of all its messages: they have
+tokens, but their time is the session's.  A session whose holder is gone is *closing* until all that
+was on its way to the store has arrived; the next holder finds it as the store has it, in order.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from etagere.base.clock import Timestamp, timestamp_never
+from etagere.base.errors import Refused
+from etagere.kernel.message_lock import (
+    Custody,
+    LockEnd,
+    Standing,
+    extend,
+    peek_locks,
+    standing_of,
+    take,
+)
+from etagere.services.bus import errors
+from etagere.services.bus.credit import Taker
+from etagere.services.bus.locks import Lock, LockStatus, never_taken
+from etagere.services.bus.names import SubQueue
+from etagere.services.bus.overriding import override
+from etagere.services.bus.owner import OwnerBase
+from etagere.services.bus.stream import FindSession, Stream
+from etagere.services.bus.topology import Target
+from etagere.services.bus.window import Row
+
+forever: Final = timestamp_never
+
+
+class Hold:
+    """A session and who has it."""
+
+    __slots__ = ("closing", "custody", "session_id", "stream", "successors", "taker")
+
+    def __init__(
+        self, session_id: str, taker: Taker, stream: Stream, custody: Custody[bytes]
+    ) -> None:
+        self.session_id = session_id
+        self.taker = taker
+        self.stream = stream
+        self.custody = custody
+        self.closing = False
+        self.successors: deque[Acceptance] = deque()
+        """Who asked for this very session while it was closing."""
+
+    @property
+    def until(self) -> Timestamp:
+        return self.custody.until
+
+
+class Acceptance:
+    """A request for a session: a named one, or the next with messages."""
+
+    __slots__ = ("answer", "deadline", "session_id", "taker")
+
+    def __init__(
+        self,
+        session_id: str | None,
+        taker: Taker,
+        deadline: Timestamp,
+        answer: Callable[["Hold | None", Refused | None], None],
+    ) -> None:
+        self.session_id = session_id
+        self.taker = taker
+        self.deadline = deadline
+        self.answer = answer
+
+
+class SessionOwner(OwnerBase):
+    def __init__(
+        self,
+        target: Target,
+        sub_queue: SubQueue,
+        last_number: int,
+        draw_token: Callable[[], bytes],
+    ) -> None:
+        super().__init__(target, sub_queue, draw_token)
+        self.holds: dict[str, Hold] = {}
+        self._next_expected = last_number + 1
+        self._waiters: deque[Acceptance] = deque()
+        self._searching = False
+        self._news = False
+        """Whether messages came since the search began."""
+        self._due: Timestamp = timestamp_never
+
+    # ---- accepting
+
+    def accept(self, acceptance: Acceptance, now: Timestamp) -> None:
+        session_id = acceptance.session_id
+        if session_id is None:
+            self._waiters.append(acceptance)
+            self._due = min(self._due, acceptance.deadline)
+            self._search()
+            return
+        hold = self.holds.get(session_id)
+        if hold is not None and not hold.closing and hold.until <= now:
+            self._expire(hold, now)
+            hold = self.holds.get(session_id)
+        if hold is None:
+            self._grant(acceptance, session_id, now)
+        elif hold.closing:
+            hold.successors.append(acceptance)
+        else:
+            self._refuse_held(acceptance)
+
+    def cancel(self, acceptance: Acceptance) -> None:
+        """Who asked has gone."""
+        for queue in (self._waiters, *(hold.successors for hold in self.holds.values())):
+            if acceptance in queue:
+                queue.remove(acceptance)
+
+    def _refuse_held(self, acceptance: Acceptance) -> None:
+        refusal = Refused(
+            errors.session_cannot_be_locked,
+            message="The requested session cannot be accepted. It may be locked by another "
+            "receiver.",
+        )
+        self.notices.append((acceptance.answer, (None, refusal)))
+
+    def _grant(self, acceptance: Acceptance, session_id: str, now: Timestamp) -> None:
+        custody = take(never_taken, self._draw_token(), now, self.lock_duration, peek_locks)
+        stream = Stream(self, self._next_expected, session_id)
+        stream.credit.add(acceptance.taker)
+        hold = Hold(session_id, acceptance.taker, stream, custody)
+        self.holds[session_id] = hold
+        self._due = min(self._due, hold.until)
+        self.notices.append((acceptance.answer, (hold, None)))
+
+    def _search(self) -> None:
+        if self._waiters and not self._searching and self.enabled:
+            self._searching = True
+            self._news = False
+            self.requests.append(FindSession(frozenset(self.holds)))
+
+    def session_found(self, session_id: str | None, now: Timestamp) -> None:
+        self._searching = False
+        if session_id is not None and session_id not in self.holds and self._waiters:
+            self._grant(self._waiters.popleft(), session_id, now)
+            self._search()
+        elif session_id is not None or self._news:
+            self._search()
+
+    def search_failed(self) -> None:
+        self._searching = False
+
+    # ---- holders
+
+    def held(self, session_id: str, now: Timestamp) -> Hold:
+        """The hold on this session; refused if nobody has it."""
+        hold = self.holds.get(session_id)
+        if hold is None or not self._is_good(hold, now):
+            raise errors.session_lost()
+        return hold
+
+    @staticmethod
+    def _is_good(hold: Hold, now: Timestamp) -> bool:
+        token = hold.custody.token
+        standing = standing_of(hold.custody, token, now, peek_locks)
+        return not hold.closing and standing is Standing.GOOD
+
+    def set_credit(
+        self, taker: Taker, hold: Hold, credit: int, now: Timestamp, *, drain: bool
+    ) -> None:
+        if not hold.closing:
+            hold.stream.set_credit(taker, credit, drain=drain)
+            hold.stream.advance(now)
+
+    def renew_session(self, session_id: str, now: Timestamp) -> Timestamp:
+        hold = self.held(session_id, now)
+        hold.custody = extend(hold.custody, hold.custody.token, now, self.lock_duration)
+        return hold.until
+
+    def close(self, hold: Hold, now: Timestamp) -> None:
+        """The receiver has closed, or its connection is lost."""
+        if not hold.closing:
+            self._close(hold, LockEnd.SESSION_CLOSED, now)
+
+    def _expire(self, hold: Hold, now: Timestamp) -> None:
+        self._detach(hold, errors.session_lost())
+        self._close(hold, LockEnd.SESSION_EXPIRED, now)
+
+    def _detach(self, hold: Hold, refusal: Refused) -> None:
+        self.notices.append((hold.taker.receiver.detached, (refusal,)))
+
+    def _close(self, hold: Hold, end: LockEnd, now: Timestamp) -> None:
+        hold.closing = True
+        hold.stream.leave(hold.taker)
+        for lock in self.locks:
+            if lock.home is not hold.stream or lock.status is LockStatus.settling:
+                continue
+            if end is LockEnd.SESSION_EXPIRED:
+                self.end(lock, end)
+            else:
+                self.remove_lock(lock)
+        self.came_back(hold.stream, now)
+
+    # ---- for locks and streams
+
+    @override
+    def take_custody(
+        self,
+        stream: Stream | None,
+        now: Timestamp,  # noqa: ARG002 - the session's time counts
+        count: int,
+    ) -> tuple[Custody[bytes], Timestamp]:
+        assert stream is not None
+        assert stream.session_id is not None
+        custody = Custody(self._draw_token(), forever, count)
+        return custody, self.holds[stream.session_id].until
+
+    @override
+    def good_lock(self, token: bytes, now: Timestamp) -> Lock | None:
+        lock = super().good_lock(token, now)
+        if lock is None or not self._is_good(self._hold_of(lock.home), now):
+            return None
+        return lock
+
+    @override
+    def lost(self) -> Refused:
+        return errors.session_lost()
+
+    @override
+    def renew(self, token: bytes, now: Timestamp) -> Timestamp | None:
+        """A message's lock is its session's."""
+        lock = self.good_lock(token, now)
+        if lock is None or lock.home.session_id is None:
+            return None
+        return self.renew_session(lock.home.session_id, now)
+
+    def _hold_of(self, stream: Stream) -> Hold:
+        assert stream.session_id is not None
+        hold = self.holds[stream.session_id]
+        assert hold.stream is stream
+        return hold
+
+    @override
+    def is_closing(self, stream: Stream | None) -> bool:
+        return stream is not None and self._hold_of(stream).closing
+
+    @override
+    def came_back(self, stream: Stream | None, now: Timestamp) -> None:
+        if stream is None or stream.session_id is None:
+            return
+        hold = self.holds.get(stream.session_id)
+        if hold is None or hold.stream is not stream:
+            return
+        if not hold.closing:
+            stream.advance(now)
+        elif stream.outstanding == 0:
+            self._release(hold, now)
+
+    def _release(self, hold: Hold, now: Timestamp) -> None:
+        """Nothing of the session is on its way any more."""
+        del self.holds[hold.session_id]
+        if hold.successors:
+            self._grant(hold.successors.popleft(), hold.session_id, now)
+            for acceptance in hold.successors:
+                self._refuse_held(acceptance)
+        else:
+            self._search()
+
+    # ---- the log
+
+    @property
+    def takers(self) -> list[Taker]:
+        return [hold.taker for hold in self.holds.values() if not hold.closing]
+
+    def reported(self, before: int, last: int, rows: Sequence[Row], now: Timestamp) -> None:
+        self._next_expected = max(self._next_expected, last + 1)
+        touched: dict[str, list[Row]] = {}
+        for row in rows:
+            assert row[1].session_id is not None
+            touched.setdefault(row[1].session_id, []).append(row)
+        for session_id, new in touched.items():
+            hold = self.holds.get(session_id)
+            if hold is None:
+                self._news = True
+            else:
+                hold.stream.window.reported(before, last, new, wanted=False)
+                self.came_back(hold.stream, now)
+        if self._news:
+            self._search()
+
+    def thaw(self, removed: set[int], now: Timestamp) -> None:
+        self._frozen -= 1
+        self.swept(removed)
+        for hold in list(self.holds.values()):
+            self.came_back(hold.stream, now)
+
+    def swept(self, removed: set[int]) -> None:
+        for hold in self.holds.values():
+            hold.stream.window.discard(removed)
+
+    @override
+    def doubt(self, now: Timestamp) -> None:
+        self.doubtful = True
+        self._news = True
+        for hold in list(self.holds.values()):
+            hold.stream.window.doubt()
+            self.came_back(hold.stream, now)
+        self._search()
+
+    # ---- time and change
+
+    @override
+    def next_due(self) -> Timestamp:
+        return min(super().next_due(), self._due)
+
+    @override
+    def tick(self, now: Timestamp) -> None:
+        super().tick(now)
+        if now < self._due:
+            return
+        for hold in list(self.holds.values()):
+            if not hold.closing and hold.until <= now:
+                self._expire(hold, now)
+        for acceptance in [waiter for waiter in self._waiters if waiter.deadline <= now]:
+            self._waiters.remove(acceptance)
+            refusal = Refused(
+                errors.timed_out, message="No session with messages became available in time."
+            )
+            self.notices.append((acceptance.answer, (None, refusal)))
+        self._due = min(
+            (
+                *(hold.until for hold in self.holds.values() if not hold.closing),
+                *(waiter.deadline for waiter in self._waiters),
+            ),
+            default=timestamp_never,
+        )
+
+    @override
+    def reconfigured(self, target: Target, now: Timestamp) -> None:
+        """The sessions' locks are released, and their receivers have to accept them anew."""
+        self.target = target
+        refusal = Refused(errors.detach_forced, message="The entity was updated.")
+        for hold in list(self.holds.values()):
+            if not hold.closing:
+                self._detach(hold, refusal)
+                self._close(hold, LockEnd.ENTITY_UPDATED, now)
+        self._search()
