@@ -141,7 +141,8 @@ def small_disk(tmp_path):
         subprocess.run(["mount", "-o", "remount,size=32m", str(directory)], check=True)
 
     yield directory, enlarge
-    subprocess.run(["umount", str(directory)], check=True)
+    # Lazily: a test that failed leaves files open.
+    subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @pytest.fixture
@@ -262,6 +263,27 @@ async def test_a_full_store_can_be_reset(small_disk, clock):
     assert await stored(engine) == set()
     await put(engine, 1, 1 << 20)
     await engine.close()
+
+
+async def test_readers_on_a_full_disk(small_disk, clock):
+    """Each slot of LMDB's reader table has its block: a new one on a page without would be SIGBUS,
+    the end of the process."""
+    directory, _ = small_disk
+    engine = LmdbEngine.open(directory / "store", clock=clock)
+    for size in (20_000, 0):
+        await fill(engine, size, set())
+    await engine.close()
+    (directory / "store" / "reserve").unlink()
+    script = (
+        "import contextlib, lmdb, sys\n"
+        "with contextlib.suppress(OSError), open(sys.argv[1] + '/ballast', 'wb') as file:\n"
+        "    while True: file.write(bytes(4096)) and file.flush()\n"
+        "env = lmdb.open(sys.argv[1], map_size=1 << 30, max_readers=254)\n"
+        "print(len([env.begin() for _ in range(250)]))\n"
+    )
+    command = [sys.executable, "-c", script, str(directory / "store")]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"250\n"), done.stderr
 
 
 async def test_killed_on_a_full_disk(small_disk, clock):

@@ -307,6 +307,85 @@ async def test_who_does_not_fit_does_not_take_the_others_along(engine, monkeypat
     assert await keys_of(engine) == sorted(name for name in names if name != b"large")
 
 
+async def test_a_body_tried_again_forgets_what_it_ran_into(engine, monkeypatch):
+    """Beside a write that does not fit it is refused; when that one is gone it passes."""
+    begin = engine._environment.begin_write
+
+    class NarrowTransaction(FailingTransaction):
+        def commit(self):
+            if self._txn.get(part + b"\0large") is not None:
+                super().commit()
+            self._txn.commit()
+
+    monkeypatch.setattr(
+        engine._environment,
+        "begin_write",
+        lambda: NarrowTransaction(begin(), lmdb.DiskError("commit", errno.ENOSPC)),
+    )
+
+    async def unless_large(tx):
+        if await tx.get(part, b"large") is not None:
+            raise FileExistsError
+        tx.put(part, b"small", b"")
+
+    await engine.write((part,), putting({b"first": b""}))
+    results = await asyncio.gather(
+        engine.write((part,), putting({b"second": b""})),
+        engine.write((part,), putting({b"large": b""})),
+        engine.write((part,), unless_large),
+        return_exceptions=True,
+    )
+    assert isinstance(results[1], StoreFull)
+    assert results[2] is None
+    assert await keys_of(engine) == [b"first", b"second", b"small"]
+
+
+async def test_a_row_that_cannot_be_read_is_the_store_s_failure(engine, monkeypatch):
+    begin = engine._environment.begin_write
+
+    class DamagedTransaction(FailingTransaction):
+        def get(self, key, /):
+            if key.startswith(part):
+                raise self._error
+            return self._txn.get(key)
+
+    monkeypatch.setattr(
+        engine._environment,
+        "begin_write",
+        lambda: DamagedTransaction(begin(), lmdb.CorruptedError("get", -30796)),
+    )
+
+    async def body(tx):
+        await tx.get(part, b"a")
+
+    with pytest.raises(StoreFailed):
+        await engine.write((part,), body)
+
+
+async def test_stamps_rise_over_a_reset_and_reopening(path, clock):
+    engine = LmdbEngine.open(path, clock=clock)
+    before = await engine.write((part,), putting({}))
+    await engine.reset()
+    await engine.close()
+    engine = LmdbEngine.open(path, clock=clock)
+    assert await engine.write((part,), putting({})) > before
+    await engine.close()
+
+
+async def test_a_new_store_s_directory_is_synced(tmp_path, clock, monkeypatch):
+    """Or a power failure could take the whole store, and all that was acknowledged in it."""
+    synced = []
+    fsync = os.fsync
+
+    def noting(file):
+        synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    await LmdbEngine.open(tmp_path / "a" / "b", clock=clock).close()
+    assert synced == [str(tmp_path / "a" / "b"), str(tmp_path / "a"), str(tmp_path)]
+
+
 async def test_a_panic_is_recovered_from(engine, monkeypatch):
     """LMDB refuses everything after it failed to write a meta page, until opened anew."""
     before = engine._environment.lmdb
@@ -446,21 +525,35 @@ async def test_writers_in_processes_get_their_turns(path, clock):
     assert turns > 4, turns
 
 
-@pytest.fixture
-def reader_elsewhere(path):
-    """A process with 250 snapshots of the store."""
+def reading(path, count):
+    """A process with that many snapshots of the store."""
     script = (
         "import lmdb, sys\n"
         "env = lmdb.open(sys.argv[1], map_size=1 << 30, max_readers=254)\n"
-        "txns = [env.begin() for _ in range(250)]\n"
+        "txns = [env.begin() for _ in range(int(sys.argv[2]))]\n"
         "print(len(txns), flush=True)\n"
         "sys.stdin.read()\n"
     )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(path), str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"%d\n" % count
+    return process
+
+
+@pytest.fixture
+def reader_elsewhere(path):
     path.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout.readline() == b"250\n"
+    with reading(path, 250) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def another_reader_elsewhere(path, reader_elsewhere):
+    with reading(path, 2) as process:
         yield process
         process.kill()
 
@@ -485,11 +578,13 @@ async def test_slots_of_killed_readers_are_freed(path, clock, reader_elsewhere):
     await engine.close()
 
 
-async def test_opening_frees_them_too(path, clock, reader_elsewhere):
+async def test_opening_frees_them_too(path, clock, reader_elsewhere, another_reader_elsewhere):
+    """While another process has the store open; with none, LMDB starts the table anew."""
     reader_elsewhere.kill()
     reader_elsewhere.wait()
     engine = LmdbEngine.open(path, clock=clock)
     assert readers_in(engine) < 10
+    assert another_reader_elsewhere.poll() is None
     await engine.close()
 
 

@@ -41,13 +41,11 @@ class Environment:
         self.guard: Final = threading.RLock()
         self._map_bytes = map_bytes
         self._durability = durability
-        made = _make_directory(path)
+        missing = _make_directory(path)
         self.lmdb = self._open()
         self.row_key_bytes: Final = self.lmdb.max_key_size()
-        if made:
-            # LMDB syncs its file but not the directories that lead to it.
-            _sync_directory(path)
-            _sync_directory(path.parent)
+        for directory in missing:  # LMDB syncs its file but not the directories that lead to it
+            _sync_directory(directory)
         self.check_readers()
 
     def _open(self) -> lmdb.Environment:
@@ -150,13 +148,15 @@ class Environment:
         return False
 
 
-def _make_directory(path: Path) -> bool:
-    """Whether the store is new."""
+def _make_directory(path: Path) -> list[Path]:
+    """The directories that have something new in them, once the store is open."""
     try:
+        changed = [] if (path / data_file_name).exists() else [path]
+        changed += [each.parent for each in (path, *path.parents) if not each.exists()]
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnusable(f"{path}: {error.strerror}") from error
-    return not (path / data_file_name).exists()
+    return changed
 
 
 def _reserve_lock_file(path: Path) -> None:

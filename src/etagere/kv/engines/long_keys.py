@@ -146,11 +146,9 @@ class LongKeys:
             if len(key) == row_key_bytes:
                 if key > stop:
                     return
-                below = visit.below(key, value, row_key_bytes)
-                if below is not None:
-                    self._scan_forward(below, limit, out)
-                    if len(out) >= limit:
-                        return
+                self._scan_forward(visit.below(key, value, row_key_bytes), limit, out)
+                if len(out) >= limit:
+                    return
             elif key >= stop:
                 return
             else:
@@ -174,11 +172,9 @@ class LongKeys:
             if key < start:
                 return
             if len(key) == row_key_bytes:
-                below = visit.below(key, value, row_key_bytes)
-                if below is not None:
-                    self._scan_backward(below, limit, out)
-                    if len(out) >= limit:
-                        return
+                self._scan_backward(visit.below(key, value, row_key_bytes), limit, out)
+                if len(out) >= limit:
+                    return
             else:
                 out.append((path + key[skip:], value))
                 if len(out) == limit:
@@ -208,7 +204,7 @@ class _Visit:
             return self.node + b"\xff" * (row_key_bytes - len(self.node))
         return (self.node + self.end)[:row_key_bytes]
 
-    def below(self, key: bytes, value: bytes, row_key_bytes: int) -> "_Visit | None":
+    def below(self, key: bytes, value: bytes, row_key_bytes: int) -> "_Visit":
         """What is asked for of the node that a pointer points to."""
         room = row_key_bytes - len(self.node)
         stem = key[len(self.node) :]
@@ -216,7 +212,5 @@ class _Visit:
         end = self.end
         if end is not None:
             end = end[room:] if end[:room] == stem else None
-            if end == b"":
-                return None
         skip = len(value) + max(0, self.skip - len(key))
         return _Visit(value, self.path + key[self.skip :], skip, begin, end)
