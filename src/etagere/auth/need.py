@@ -175,7 +175,7 @@ def _may_overwrite(any_of: str, granted: str) -> bool:
 
 
 def _shares(wanted: str, had: str) -> bool:
-    return any(letter in had for letter in wanted)
+    return not set(wanted).isdisjoint(had)
 
 
 def _never_by_sas() -> Refused:

@@ -5,13 +5,13 @@ import os
 import struct
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from etagere.base.clock import Clock, Timestamp, ticks_per_second
 
 nanoseconds_per_tick: Final = 100
+_variants: Final = "89ab"
 _never: Final = float("inf")
 
 
@@ -137,5 +137,7 @@ class SystemEntropy:
         return self._block[start : self._used]
 
     def uuid(self) -> str:
-        text = uuid.UUID(bytes=self.token(16), version=4).hex
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        # RFC 9562 version 4; uuid.UUID takes three times as long, and every request has an id.
+        text = self.token(16).hex()
+        variant = _variants[int(text[16], 16) & 3]
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"

@@ -24,8 +24,6 @@ async def put(call: BlobCall) -> Response:
     wanted = decode.new_blob(request, standard=True, may_overwrite=call.grant.may_overwrite)
     limit = decode.limit_for(call.version, decode.put_blob_bytes_max)
     body = await receive(call, limit, md5=True, also=wanted.headers.md5)
-    if not wanted.headers.md5:
-        wanted = block_blobs.with_md5(wanted, body.md5)
     record = await call.blobs.keep(
         where.part,
         body,

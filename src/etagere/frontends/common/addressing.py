@@ -1,5 +1,6 @@
 """Which account and which path a request names, in path style and in host style."""
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -23,21 +24,31 @@ def resolve(host: str, raw_path: str) -> Address:
 
     Host style is recognised by its second label, so that any suffix that resolves here will do.
     """
-    labels = host.partition(":")[0].split(".", 2)
-    if len(labels) > 1 and (labels[1] in service_labels or _is_website_zone(labels)):
-        name, path, host_style = labels[0].lower(), raw_path[1:], True
-        for suffix in _host_suffixes:
-            name = name.removesuffix(suffix)
+    name = _account_of_host(host)
+    host_style = name is not None
+    if name is not None:
+        path = raw_path[1:]
     else:
         name, _, path = raw_path[1:].partition("/")
         if "%" in name:
             name = unquote(name)
-        host_style = False
     if not name:
         raise Refused("InvalidUri")
     if name.endswith(_secondary):
         return Address(name[: -len(_secondary)], secondary=True, path=path, host_style=host_style)
     return Address(name, secondary=False, path=path, host_style=host_style)
+
+
+@lru_cache(maxsize=256)
+def _account_of_host(host: str) -> str | None:
+    """The account that a host name begins with, or None where the path names it."""
+    labels = host.partition(":")[0].split(".", 2)
+    if len(labels) < 2 or not (labels[1] in service_labels or _is_website_zone(labels)):
+        return None
+    name = labels[0].lower()
+    for suffix in _host_suffixes:
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _is_website_zone(labels: list[str]) -> bool:

@@ -1,8 +1,9 @@
 """A request and its response, as every HTTP frontend sees them: no socket, no framework."""
 
 from collections.abc import AsyncIterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote, unquote_plus
 
 from etagere.base.errors import Refused
@@ -10,6 +11,8 @@ from etagere.base.errors import Refused
 body_bytes_max_small: Final = 4 * 1024 * 1024 + 64 * 1024
 """What `RequestBody.read` takes unless told otherwise: XML, JSON and batch envelopes."""
 
+
+query_chars_remembered: Final = 1024
 
 _no_names: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -75,8 +78,32 @@ class Request:
         self.host = headers.get("host", "")
         length = headers.get("content-length")
         self.content_length: int | None = int(length) if length and length.isdecimal() else None
-        self.query_pairs = parse_query(raw_query) if raw_query else ()
-        self.query: Mapping[str, str] = {name.lower(): v for name, v in reversed(self.query_pairs)}
+        query = read_query(raw_query)
+        self.query_pairs = query.pairs
+        self.query = query.by_name
+
+
+class Query(NamedTuple):
+    pairs: tuple[tuple[str, str], ...]
+    """Decoded, in the order sent."""
+    by_name: Mapping[str, str]
+    """The first value of each, by its name in lower case."""
+
+
+def read_query(raw: str) -> Query:
+    """Clients send the same query (a SAS) with one request after another: it is read once."""
+    if not raw:
+        return _no_query
+    return _read_query(raw) if len(raw) > query_chars_remembered else _remembered_query(raw)
+
+
+def _read_query(raw: str) -> Query:
+    pairs = parse_query(raw)
+    return Query(pairs, MappingProxyType({name.lower(): value for name, value in reversed(pairs)}))
+
+
+_remembered_query = lru_cache(maxsize=1024)(_read_query)
+_no_query: Final = Query((), MappingProxyType({}))
 
 
 def parse_query(raw: str) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,6 @@ it commits, readers see the old blob, and after it the new one.  A process that 
 before the commit leaves staged blocks and the old blob as they were.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -51,20 +50,26 @@ class NewBlob:
     may_overwrite: bool = True
 
 
-def with_md5(wanted: NewBlob, md5: bytes) -> NewBlob:
-    """Put Blob stores the digest that it computed where the client stated none."""
-    return dataclasses.replace(wanted, headers=msgspec.structs.replace(wanted.headers, md5=md5))
-
-
 async def put(
     tx: Tx, where: Where, guard: Guard, wanted: NewBlob, received: Received
 ) -> BlobRecord:
-    """Put Blob: replaces content, properties, metadata and tags, keeps lease and snapshots."""
+    """Put Blob: replaces content, properties, metadata and tags, keeps lease and snapshots.
+
+    The MD5 that it computed is stored; had the client stated another, we would not be here.
+    """
     standing = await stand(tx, where)
     lease = admit_write(standing.record, guard, tx.now, WriteKind.CREATE)
     pieces = await keep(tx, standing.home, received)
     return await replace(
-        tx, standing.home, where.name, standing.record, wanted, lease, pieces, is_listed=False
+        tx,
+        standing.home,
+        where.name,
+        standing.record,
+        wanted,
+        lease,
+        pieces,
+        is_listed=False,
+        md5=received.md5,
     )
 
 
@@ -78,6 +83,7 @@ async def replace(
     pieces: Sequence[Piece],
     *,
     is_listed: bool,
+    md5: bytes = b"",
 ) -> BlobRecord:
     """Make a block blob of these pieces, which the caller already holds, in place of the old."""
     if old is not None:
@@ -93,7 +99,7 @@ async def replace(
         modified=tx.now,
         created=tx.now if old is None else old.created,
         size=sum(piece.size for piece in pieces),
-        headers=wanted.headers,
+        headers=msgspec.structs.replace(wanted.headers, md5=md5) if md5 else wanted.headers,
         metadata=wanted.metadata,
         tags=wanted.tags,
         pieces=layout.pieces,

@@ -26,6 +26,7 @@ while a new container of the same name already fills its own.
 """
 
 from enum import IntEnum, unique
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from etagere.base.clock import Timestamp
@@ -75,10 +76,12 @@ Range = tuple[bytes, bytes]
 container_record: Final = pack(_container)
 
 
+@lru_cache(maxsize=256)
 def account_partition(account: str) -> Partition:
     return Partition(pack(_service, account))
 
 
+@lru_cache(maxsize=4096)
 def container_partition(account: str, container: str) -> Partition:
     return Partition(pack(_service, account, container))
 

@@ -86,6 +86,7 @@ _key: Final = pack("properties")
 default_properties: Final = ServiceProperties()
 
 
+@lru_cache(maxsize=256)
 def partition(service: str, account: str) -> Partition:
     return Partition(pack("properties", service, account))
 
