@@ -1,8 +1,6 @@
 """Settings from the command line, the environment and a file; flags win over variables, variables
 over the file.  Whatever cannot be used is one line that names it and says what to do."""
 
-import base64
-import binascii
 import dataclasses
 import difflib
 import ipaddress
@@ -13,7 +11,7 @@ from typing import Any, Final
 
 from etagere.app.settings import (
     About,
-    AccountSettings,
+    AccountEntry,
     BusNamespace,
     BusRule,
     Kind,
@@ -23,16 +21,22 @@ from etagere.app.settings import (
     bus_rights,
     bus_tiers,
     described,
-    development_account,
-    development_key,
     development_namespace,
     development_namespace_key,
     flag_of,
+    services_available,
     variable_of,
+)
+from etagere.services.common.accounts import (
+    Account,
+    InvalidAccount,
+    check_name,
+    development_key,
+    development_name,
+    parse_keys,
 )
 
 azurite_variable: Final = "AZURITE_ACCOUNTS"
-_account_name: Final = re.compile(r"[a-z0-9]{3,24}")
 _namespace_name: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{4,48}[A-Za-z0-9]")
 _true: Final = frozenset({"1", "true", "yes", "on"})
 _false: Final = frozenset({"0", "false", "no", "off", ""})
@@ -40,19 +44,32 @@ workers_max: Final = 256
 
 
 class Unusable(Exception):  # noqa: N818 - one line for people
-    """What was asked for cannot be done: the line says which part, and what to do."""
+    """What was asked for cannot be done: the line says which part, and what to do.
+
+    `usage`: it is the asking that is wrong, whatever the machine is like.
+    """
+
+    def __init__(self, line: str, *, usage: bool = False) -> None:
+        super().__init__(line)
+        self.usage = usage
 
 
-def configure(
-    flags: Mapping[str, Any], environment: Mapping[str, str], read_file: bool = True
-) -> Settings:
+def configure(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
     """`flags` holds what was given on the command line, as text (lists for repeated flags)."""
+    try:
+        return _configure(flags, environment)
+    except Unusable as error:
+        error.usage = True
+        raise
+
+
+def _configure(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
     rows = described()
     values: dict[str, Any] = {}
-    accounts: dict[str, AccountSettings] = {}
+    accounts: dict[str, AccountEntry] = {}
     namespaces: dict[str, BusNamespace] = {}
     path = flags.get("config") or environment.get(variable_of("config"))
-    if path and read_file:
+    if path:
         _apply_file(Path(path), rows, values, accounts, namespaces)
     _add_accounts(accounts, _split(environment.get(azurite_variable, "")), azurite_variable)
     for name, (_, about) in rows.items():
@@ -78,14 +95,19 @@ def _complete(settings: Settings, given: Mapping[str, Any]) -> Settings:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         missing = "--tls-key" if settings.tls_key is None else "--tls-cert"
         raise Unusable(f"{missing} is missing: a certificate and its key go together.")
+    for name in settings.services:
+        if name not in services_available:
+            raise Unusable(
+                f"--services: {name} is not in this version, which has "
+                f"{', '.join(services_available)}."
+            )
     if settings.oauth == "oidc" and not settings.oidc_issuer:
         raise Unusable("--oauth oidc needs at least one --oidc-issuer.")
     _check_ports(settings)
     accounts = dict(settings.accounts)
     for name, account in accounts.items():
-        if not account.keys:
-            raise Unusable(f'account "{name}" has no keys; add keys = ["..."] to it.')
-    accounts = accounts or {development_account: AccountSettings(keys=(development_key,))}
+        _check_account(name, account, str(settings.config))
+    accounts = accounts or {development_name: AccountEntry(keys=(development_key,))}
     namespaces = settings.namespaces or {development_namespace: _development_namespace()}
     completed = dataclasses.replace(settings, accounts=accounts, namespaces=namespaces)
     local = is_loopback(settings.host)
@@ -96,7 +118,7 @@ def _complete(settings: Settings, given: Mapping[str, Any]) -> Settings:
         if settings.oidc_issuer:
             oauth = "oidc"
         else:
-            oauth = "basic" if local and development_account in accounts else "off"
+            oauth = "basic" if local and development_name in accounts else "off"
     return dataclasses.replace(completed, oauth=oauth)
 
 
@@ -215,36 +237,33 @@ def _names(about: About, names: list[str], source: str) -> tuple[str, ...]:
 # ---- accounts
 
 
-def parse_account(text: str, source: str) -> tuple[str, AccountSettings]:
+def to_account(name: str, entry: AccountEntry) -> Account:
+    options: Mapping[str, Any] = entry.options
+    return Account(name=name, keys=parse_keys(name, entry.keys), **options)
+
+
+def _parse_account(text: str, source: str) -> tuple[str, AccountEntry]:
     """`NAME:KEY[:KEY2]`"""
     name, *keys = text.split(":")
-    if not keys or len(keys) > 2:
-        raise Unusable(f'{source}: "{name}" needs one or two keys, as NAME:KEY[:KEY2].')
-    check_account_name(name, source)
-    for key in keys:
-        check_key(key, f'{source}, account "{name}"')
-    return name, AccountSettings(keys=tuple(keys))
+    entry = AccountEntry(keys=tuple(keys))
+    _check_account(name, entry, source)
+    return name, entry
 
 
-def check_account_name(name: str, source: str) -> None:
-    if not _account_name.fullmatch(name):
-        raise Unusable(
-            f'{source}: "{name}" is no account name; use 3 to 24 lower-case letters and digits.'
-        )
-
-
-def check_key(key: Any, source: str) -> None:
+def _check_account(name: str, entry: AccountEntry, source: str) -> None:
     try:
-        sound = isinstance(key, str) and bool(base64.b64decode(key, validate=True))
-    except binascii.Error:
-        sound = False
-    if not sound:
-        raise Unusable(f"{source}: a key is not base64; make one with: openssl rand -base64 64")
+        check_name(name)
+        if entry.keys:
+            parse_keys(name, entry.keys)
+    except InvalidAccount as error:
+        raise Unusable(f"{source}: {error}; correct it.") from error
+    if not entry.keys:
+        raise Unusable(f'{source}: account "{name}" has no keys; give it one or two.')
 
 
-def _add_accounts(accounts: dict[str, AccountSettings], texts: Any, source: str) -> None:
+def _add_accounts(accounts: dict[str, AccountEntry], texts: Any, source: str) -> None:
     for text in texts:
-        name, given = parse_account(text, source)
+        name, given = _parse_account(text, source)
         known = accounts.get(name, given)
         accounts[name] = dataclasses.replace(known, keys=given.keys)
 
@@ -256,7 +275,7 @@ def _apply_file(
     path: Path,
     rows: Mapping[str, tuple[Any, About]],
     values: dict[str, Any],
-    accounts: dict[str, AccountSettings],
+    accounts: dict[str, AccountEntry],
     namespaces: dict[str, BusNamespace],
 ) -> None:
     import tomllib  # noqa: PLC0415 - most starts have no file
@@ -334,34 +353,32 @@ _shapes: Final = {
 }
 
 
-def account_from_table(name: str, table: Mapping[str, Any], source: str) -> AccountSettings:
+def account_from_table(name: str, table: Mapping[str, Any], source: str) -> AccountEntry:
     """`[accounts.NAME]` of the file, or the body of `PUT /accounts/NAME`."""
-    check_account_name(name, source)
-    known = {item.name: item.default for item in dataclasses.fields(AccountSettings)}
-    given: dict[str, Any] = {}
+    defaults = {item.name: item.default for item in dataclasses.fields(Account)}
+    del defaults["name"]
+    keys: tuple[str, ...] = ()
+    options: dict[str, bool | int | str] = {}
     for key, value in table.items():
-        if key not in known:
-            raise _unknown(key, list(known), source)
+        if key not in defaults:
+            raise _unknown(key, list(defaults), source)
+        where = f'{source}: "{key}"'
         if key == "keys":
-            given[key] = _account_keys(value, source)
-            continue
-        if key == "kind":
-            given[key] = _choice(account_kinds, str(value), f'{source}: "kind"')
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise Unusable(f"{where} must be a list of one or two keys.")
+            keys = tuple(value)
+        elif key == "kind":
+            options[key] = _choice(account_kinds, str(value), where)
         elif key == "sku":
-            given[key] = _choice(account_skus, str(value), f'{source}: "sku"')
-        elif isinstance(known[key], bool):
-            given[key] = _boolean(value, f'{source}: "{key}"')
+            options[key] = _choice(account_skus, str(value), where)
+        elif isinstance(defaults[key], bool):
+            options[key] = _boolean(value, where)
         else:
-            given[key] = _days(value, f'{source}: "{key}"')
-    return AccountSettings(**given)
-
-
-def _account_keys(value: Any, source: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not 1 <= len(value) <= 2:
-        raise Unusable(f'{source}: "keys" must be a list of one or two keys.')
-    for key in value:
-        check_key(key, source)
-    return tuple(value)
+            options[key] = _days(value, where)
+    entry = AccountEntry(keys, options)
+    if keys:
+        _check_account(name, entry, source)
+    return entry
 
 
 def _boolean(value: Any, source: str) -> bool:

@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 services_known: Final = ("blob", "queue", "table", "files", "dfs", "smb", "bus")
+services_available: Final = ("blob", "queue", "table")
+"""Those that this version has; the others keep their names and ports."""
 
-development_account: Final = "devstoreaccount1"
-development_key: Final = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
-"""Azurite's: everybody has it, so it protects nothing."""
 development_namespace: Final = "sbemulatorns"
 development_namespace_key: Final = "SAS_KEY_VALUE"
 
@@ -80,22 +77,13 @@ class BusRule:
     rights: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountSettings:
-    """What Azure sets through its management plane: `[accounts.NAME]`."""
+@dataclass(frozen=True, slots=True)
+class AccountEntry:
+    """A storage account as it was configured: `[accounts.NAME]`."""
 
     keys: tuple[str, ...] = ()
-    versioning: bool = False
-    hierarchical_namespace: bool = False
-    change_feed: bool = False
-    allow_public_access: bool = True
-    allow_shared_key: bool = True
-    permanent_delete: bool = False
-    immutable_storage_with_versioning: bool = False
-    kind: str = "StorageV2"
-    sku: str = "Standard_LRS"
-    last_access_tracking: bool = False
-    share_soft_delete_days: int = 0
+    options: Mapping[str, bool | int | str] = field(default_factory=dict)
+    """By the names of the fields of `services.common.accounts.Account`."""
 
 
 account_kinds: Final = ("StorageV2", "BlockBlobStorage", "FileStorage", "BlobStorage", "Storage")
@@ -130,8 +118,14 @@ class Settings:
     amqps_port: int = _port(5671, "Service Bus over TLS")
     bus_admin_port: int = _port(5300, "Service Bus administration")
     admin_port: int = _port(10080, "the admin API")
+    admin_host: str = _setting(
+        "127.0.0.1",
+        Kind.TEXT,
+        "address of the admin API, which asks nobody for a key",
+        metavar="ADDRESS",
+    )
     services: tuple[str, ...] = _setting(
-        services_known, Kind.NAMES, "services to start", choices=services_known, metavar="NAMES"
+        services_available, Kind.NAMES, "services to start", choices=services_known, metavar="NAMES"
     )
     workers: int = _setting(
         1, Kind.COUNT, "processes that serve storage over the one store", metavar="N"
@@ -196,7 +190,7 @@ class Settings:
     )
     ready_json: bool = _setting(False, Kind.FLAG, "print the ready line as JSON", in_file=False)
 
-    accounts: Mapping[str, AccountSettings] = field(default_factory=dict)
+    accounts: Mapping[str, AccountEntry] = field(default_factory=dict)
     """By name: from --account, the variables and the file together."""
     namespaces: Mapping[str, BusNamespace] = field(default_factory=dict)
 

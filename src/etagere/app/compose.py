@@ -1,0 +1,112 @@
+"""Services put together from their parts, each by a function that imports only what it needs."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from etagere.app.foundation import Foundation
+from etagere.app.observed import Observed
+from etagere.base.clock import Timestamp
+from etagere.frontends.common.authentication import Authenticator, BearerCheck
+from etagere.frontends.common.pipeline import Pipeline, Service
+from etagere.servers.http import Handler
+
+Sweep = Callable[[str, Timestamp], Awaitable[Timestamp | None]]
+"""Does what is due in one account; returns when it wants to be called again."""
+
+
+class StorageService(NamedTuple):
+    name: str
+    handler: Handler
+    sweep: Sweep
+
+
+class _Composer:
+    def __init__(self, foundation: Foundation) -> None:
+        self.foundation = foundation
+        self._authenticator = Authenticator(foundation.wall, _bearer(foundation))
+
+    def service(self, frontend: Service[Any], sweep: Sweep) -> StorageService:
+        at = self.foundation
+        pipeline = Pipeline(
+            frontend,
+            accounts=at.accounts,
+            authenticator=self._authenticator,
+            clock=at.clock,
+            entropy=at.entropy,
+            faults=at.faults,
+            strict_versions=at.settings.strict_versions,
+        )
+        handler = Observed(frontend.name, pipeline, at.metrics, at.faults)
+        return StorageService(frontend.name, handler, sweep)
+
+
+def _bearer(foundation: Foundation) -> BearerCheck | None:
+    settings = foundation.settings
+    if settings.oauth == "off":
+        return None
+    from etagere.app.bearer import BearerTokens  # noqa: PLC0415 - only what is used
+    from etagere.auth.bearer import BearerMode  # noqa: PLC0415
+
+    return BearerTokens(BearerMode(settings.oauth), settings.oidc_issuer, settings.oidc_audience)
+
+
+def _blob(composer: _Composer) -> StorageService:
+    from etagere.frontends.blob_rest.service import BlobFrontend  # noqa: PLC0415
+    from etagere.services.blob.service import BlobService  # noqa: PLC0415
+    from etagere.services.blob.sweep import sweep  # noqa: PLC0415
+
+    at = composer.foundation
+    blobs = BlobService(at.engine, at.extents, at.clock, at.entropy)
+    return composer.service(BlobFrontend(blobs), lambda account, now: sweep(blobs, account, now))
+
+
+def _queue(composer: _Composer) -> StorageService:
+    from etagere.frontends.queue_rest.service import QueueFrontend  # noqa: PLC0415
+    from etagere.services.queue.service import QueueService  # noqa: PLC0415
+    from etagere.services.queue.sweep import expire_step, sweep_step  # noqa: PLC0415
+
+    at = composer.foundation
+    queues = QueueService(at.engine, at.clock, at.entropy)
+
+    async def sweep(account: str, now: Timestamp) -> Timestamp | None:
+        del now
+        while await sweep_step(at.engine, account):
+            pass
+        name: str | None = ""
+        while name is not None:
+            name = await expire_step(at.engine, account, name)
+        return None
+
+    return composer.service(QueueFrontend(queues), sweep)
+
+
+def _table(composer: _Composer) -> StorageService:
+    from etagere.frontends.table_rest.service import TableFrontend  # noqa: PLC0415
+    from etagere.services.table.service import TableService  # noqa: PLC0415
+    from etagere.services.table.sweep import sweep_step  # noqa: PLC0415
+
+    at = composer.foundation
+    tables = TableService(at.engine, at.clock, at.entropy)
+
+    async def sweep(account: str, now: Timestamp) -> Timestamp | None:
+        del now
+        while await sweep_step(at.engine, account):
+            pass
+        return None
+
+    return composer.service(TableFrontend(tables), sweep)
+
+
+_makers: Final[dict[str, Callable[[_Composer], StorageService]]] = {
+    "blob": _blob,
+    "queue": _queue,
+    "table": _table,
+}
+
+
+def compose(foundation: Foundation) -> list[StorageService]:
+    """The storage services that were asked for, in order."""
+    composer = _Composer(foundation)
+    return [
+        make(composer) for name, make in _makers.items() if name in foundation.settings.services
+    ]

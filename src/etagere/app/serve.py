@@ -1,0 +1,43 @@
+"""`etagere serve`: from settings to a server that runs until it is told to stop."""
+
+import asyncio
+import json
+import signal
+import sys
+from typing import Final
+
+from etagere.app import logs
+from etagere.app.runtime import run, tune
+from etagere.app.server import Server
+from etagere.app.settings import Settings
+
+_signals: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(settings: Settings) -> int:
+    logs.set_up(settings.log_level, settings.log_format)
+    return run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> int:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in _signals:
+        loop.add_signal_handler(number, stopped.set)
+    server = await Server.start(settings)
+    tune()
+    sys.stdout.write(ready_line(settings, server.urls))
+    sys.stdout.flush()
+    await stopped.wait()
+    for number in _signals:
+        # A second signal ends it at once.
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+    await server.stop()
+    return 0
+
+
+def ready_line(settings: Settings, urls: dict[str, str]) -> str:
+    if settings.ready_json:
+        return json.dumps(urls) + "\n"
+    return " ".join(["ready", *(f"{name}={url}" for name, url in urls.items())]) + "\n"

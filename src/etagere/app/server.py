@@ -1,0 +1,264 @@
+"""A whole server: its first process, its workers, the admin API, and the background work."""
+
+import asyncio
+import dataclasses
+import time
+from contextlib import ExitStack
+from importlib.metadata import version
+from itertools import count
+from typing import Any, Final
+
+from etagere.app.admin import Admin
+from etagere.app.background import Background
+from etagere.app.configuration import Unusable, account_from_table, to_account
+from etagere.app.foundation import make_clock, unusable_directory
+from etagere.app.metrics import RequestMetrics, gauge
+from etagere.app.process import Process
+from etagere.app.settings import AccountEntry, Settings
+from etagere.app.workers import WorkerFailed, Workers
+from etagere.base.clock import Timestamp
+from etagere.kv.contract import StoreUnusable
+from etagere.servers.faults import Armed
+from etagere.servers.real import VirtualClock
+
+_connectable: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - looked up
+
+
+class NotVirtual(Exception):  # noqa: N818 - an answer for people
+    """Time was to be moved in a server whose clock is the real one."""
+
+
+class Server:
+    """Made by `start`; everything that an admin may ask of a server is a method."""
+
+    def __init__(self, settings: Settings, process: Process, held: ExitStack) -> None:
+        self.settings = settings
+        self.process = process
+        self.foundation = process.foundation
+        self._held = held
+        self._workers: Workers | None = None
+        self._background: Background | None = None
+        self._fault_ids = count(1)
+        self._began = time.monotonic()
+        self._changed: dict[str, AccountEntry | None] = {}
+        """Accounts put or removed at run time, for workers that start later."""
+        self.urls: dict[str, str] = {}
+
+    @classmethod
+    async def start(cls, settings: Settings) -> "Server":
+        with ExitStack() as held:
+            inherited = _lock(settings, held)
+            clock = make_clock(settings)
+            process = Process(settings, clock)
+            server = cls(settings, process, held)
+            try:
+                await server._listen(inherited)
+            except BaseException:
+                await server._abandon()
+                raise
+            server._held = held.pop_all()
+        return server
+
+    async def _listen(self, inherited: tuple[int, ...]) -> None:
+        settings, process = self.settings, self.process
+        shared = settings.workers > 1
+        wanted = {s.name: getattr(settings, f"{s.name}_port") for s in process.services}
+        ports = await process.listen(wanted, shared=shared)
+        admin_port = await process.listen_with(
+            Admin(self), settings.admin_host, settings.admin_port, "--admin-port"
+        )
+        if shared:
+            clock = self.foundation.clock
+            clock_fd = clock.fd if isinstance(clock, VirtualClock) else None
+            self._workers = Workers(settings, ports, inherited, clock_fd, self._state)
+            try:
+                await self._workers.start(settings.workers - 1)
+            except WorkerFailed as error:
+                raise Unusable(str(error)) from error
+        self._background = Background(self.foundation, process.services)
+        for name, port in ports.items():
+            self.urls[name] = self.url(settings.host, port) + "/" + next(iter(settings.accounts))
+        self.urls["admin"] = self.url(settings.admin_host, admin_port)
+
+    def url(self, host: str, port: int) -> str:
+        scheme = "http" if self.settings.tls_cert is None else "https"
+        name = _connectable.get(host, host)
+        return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
+
+    async def _abandon(self) -> None:
+        if self._workers is not None:
+            await self._workers.stop()
+        await self.process.stop()
+
+    async def stop(self) -> None:
+        """No new work, work in hand finished, listeners closed, everything on stable storage."""
+        if self._background is not None:
+            await self._background.stop()
+        stopping = [self.process.stop()]
+        if self._workers is not None:
+            stopping.append(self._workers.stop())
+        await asyncio.gather(*stopping)
+        self._held.close()
+
+    async def _everywhere(self, command: str, **fields: Any) -> list[Any]:
+        """Done in every process once this returns."""
+        answers = [await self.process.obey(command, fields)]
+        if self._workers is not None:
+            answers += await self._workers.tell(command, fields)
+        return answers
+
+    def _state(self) -> list[tuple[str, dict[str, Any]]]:
+        """What a worker that starts now has to be told."""
+        told: list[tuple[str, dict[str, Any]]] = []
+        for name, entry in self._changed.items():
+            if entry is None:
+                told.append(("remove_account", {"name": name}))
+            else:
+                told.append(("put_account", {"name": name, "entry": dataclasses.asdict(entry)}))
+        told.extend(("arm", _fields(fault)) for fault in self.foundation.faults.armed())
+        return told
+
+    # ---- what the admin API offers
+
+    async def healthy(self) -> bool:
+        """Whether the store answers."""
+        await self.foundation.engine.read(_nothing)
+        return True
+
+    def status(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "version": version("etagere"),
+            "uptime_seconds": round(time.monotonic() - self._began, 3),
+            "urls": self.urls,
+            "workers": 1 + (0 if self._workers is None else len(self._workers.pids())),
+            "data": None if settings.in_memory else str(settings.data.resolve()),
+            "durability": None if settings.in_memory else settings.durability,
+            "clock": settings.clock,
+            "accounts": [account.name for account in self.foundation.accounts],
+            "faults": len(self.foundation.faults.armed()),
+        }
+
+    async def metrics(self) -> str:
+        merged = RequestMetrics()
+        for snapshot in await self._everywhere("metrics"):
+            merged.merge(snapshot)
+        lines = [*merged.lines()]
+        lines += gauge("etagere_uptime_seconds", "Since the start.", time.monotonic() - self._began)
+        lines += _store_lines(self.foundation.engine)
+        return "\n".join(lines) + "\n"
+
+    async def reset(self) -> None:
+        await self.foundation.reset()
+        self._wake()
+
+    async def clock_now(self) -> tuple[Timestamp, bool]:
+        """The time, and whether it stands still."""
+        clock = self.foundation.clock
+        return clock.now(), isinstance(clock, VirtualClock) and clock.is_frozen
+
+    async def advance(self, ticks: int) -> None:
+        self._virtual().advance(ticks)
+        await self._everywhere("move_clock")
+
+    async def set_clock(self, when: Timestamp) -> None:
+        self._virtual().set(when)
+        await self._everywhere("move_clock")
+
+    async def freeze(self, *, frozen: bool) -> None:
+        clock = self._virtual()
+        if frozen and not clock.is_frozen:
+            clock.freeze()
+        elif not frozen and clock.is_frozen:
+            clock.resume()
+        await self._everywhere("move_clock")
+
+    def _virtual(self) -> VirtualClock:
+        clock = self.foundation.clock
+        if not isinstance(clock, VirtualClock):
+            raise NotVirtual
+        return clock
+
+    async def put_account(self, name: str, table: dict[str, Any]) -> AccountEntry:
+        """Add or change an account; `Unusable` says what is wrong with it."""
+        entry = account_from_table(name, table, f"account {name}")
+        to_account(name, entry)
+        await self._everywhere("put_account", name=name, entry=dataclasses.asdict(entry))
+        self._changed[name] = entry
+        return entry
+
+    async def remove_account(self, name: str) -> bool:
+        if self.foundation.accounts.find(name) is None:
+            return False
+        await self._everywhere("remove_account", name=name)
+        self._changed[name] = None
+        return True
+
+    async def arm(self, fault: Armed) -> Armed:
+        """ValueError where there are too many."""
+        fault.id = next(self._fault_ids)
+        await self._everywhere("arm", **_fields(fault))
+        return fault
+
+    async def disarm(self, fault_id: int) -> bool:
+        return (await self._everywhere("disarm", id=fault_id))[0] is True
+
+    async def clear_faults(self) -> None:
+        await self._everywhere("clear_faults")
+
+    async def faults(self) -> list[dict[str, Any]]:
+        hits: dict[int, int] = {}
+        for answer in await self._everywhere("fault_hits"):
+            for fault_id, number in answer:
+                hits[fault_id] = hits.get(fault_id, 0) + number
+        return [
+            {**_fields(fault), "hits": hits.get(fault.id, 0)}
+            for fault in self.foundation.faults.armed()
+        ]
+
+    def _wake(self) -> None:
+        if self._background is not None:
+            self._background.wake()
+
+
+def _lock(settings: Settings, held: ExitStack) -> tuple[int, ...]:
+    """One server to a directory; the descriptor goes to workers, who hold it too."""
+    if settings.in_memory:
+        return ()
+    from etagere.kv.engines.directory_lock import DirectoryLock  # noqa: PLC0415 - has fcntl
+
+    try:
+        lock = held.enter_context(DirectoryLock(settings.data))
+    except StoreUnusable as error:
+        raise Unusable(f"--data {error}; stop that server or choose another directory.") from error
+    except OSError as error:
+        raise unusable_directory(settings.data, error) from error
+    return (lock.fd,)
+
+
+def _fields(fault: Armed) -> dict[str, Any]:
+    return {
+        item.name: getattr(fault, item.name)
+        for item in dataclasses.fields(fault)
+        if item.name not in ("chance", "hits")
+    }
+
+
+async def _nothing(tx: object) -> None:
+    del tx
+
+
+def _store_lines(engine: object) -> list[str]:
+    """What the engine tells of itself, if it does."""
+    stats = getattr(engine, "stats", None)
+    if stats is None:
+        return []
+    lines: list[str] = []
+    found = stats()
+    for prefix, values in (("store_", found), ("store_", found.commits)):
+        for item in dataclasses.fields(values):
+            value = getattr(values, item.name)
+            if isinstance(value, int | float):
+                name = f"etagere_{prefix}{item.name}"
+                lines += gauge(name, item.name.replace("_", " ").capitalize() + ".", value)
+    return lines
