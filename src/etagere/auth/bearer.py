@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from etagere.auth.claims import Claims
-from etagere.auth.failure import authentication_failed, malformed_credentials
+from etagere.auth.failure import authentication_failed, malformed_credentials, showable
 from etagere.auth.identity import BearerIdentity
 from etagere.auth.jwk import KeySet, base64url
 from etagere.auth.lru import Lru
@@ -204,7 +204,7 @@ def _check_request(request: SignedRequest, rules: BearerRules) -> None:
         if not intent:
             raise missing_header(_file_intent)
         if intent.lower() != "backup":
-            raise invalid_header(_file_intent, intent)
+            raise invalid_header(_file_intent, showable(intent))
 
 
 def _account_audiences(account: str) -> frozenset[str]:

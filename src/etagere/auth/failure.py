@@ -4,6 +4,7 @@ Authentication failures carry `AuthenticationErrorDetail`, as the live service's
 and for a signature the string that the server signed, so that a client can find the difference.
 """
 
+import re
 from typing import Final
 
 from etagere.base.clock import Timestamp
@@ -11,19 +12,25 @@ from etagere.base.errors import Refused
 from etagere.kernel.dates import format_http_date
 
 _detail: Final = "AuthenticationErrorDetail"
+_unshowable: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def authentication_failed(detail: str) -> Refused:
-    return Refused("AuthenticationFailed", {_detail: detail})
+    return not_authorized("AuthenticationFailed", detail)
 
 
 def malformed_credentials(detail: str) -> Refused:
-    return Refused("InvalidAuthenticationInfo", {_detail: detail})
+    return not_authorized("InvalidAuthenticationInfo", detail)
 
 
 def not_authorized(code: str, detail: str) -> Refused:
-    """One of the Authorization... codes; the detail names what was wanted and what was had."""
-    return Refused(code, {_detail: detail})
+    """The code, and in the detail what was wanted and what was had."""
+    return Refused(code, {_detail: showable(detail)})
+
+
+def showable(text: str) -> str:
+    """What a client sent, without the characters that no XML or JSON can carry back to it."""
+    return text if text.isprintable() else _unshowable.sub("\ufffd", text)
 
 
 def wrong_mac(signature: str, string_to_sign: str) -> Refused:

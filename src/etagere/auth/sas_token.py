@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etagere.auth.failure import authentication_failed
+from etagere.auth.failure import authentication_failed, not_authorized, showable
 from etagere.auth.key_range import KeyRange, whole_table
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
@@ -194,9 +194,8 @@ def _check_mandatory(kind: SasKind, fields: Mapping[str, str]) -> None:
         mandatory = _delegation_mandatory
         if fields.get("si"):
             # A key that outlives no policy cannot be revoked by one.
-            raise Refused(
-                "AuthorizationFailure",
-                {"AuthenticationErrorDetail": "si cannot be used with a user delegation key"},
+            raise not_authorized(
+                "AuthorizationFailure", "si cannot be used with a user delegation key"
             )
     elif not fields.get("si"):
         mandatory = ("sp", "se")
@@ -248,7 +247,7 @@ def _directory_depth(fields: Mapping[str, str]) -> int:
 def _depth_invalid(text: str) -> Refused:
     return Refused(
         "QueryParameterSddInvalid",
-        {"QueryParameterName": "sdd", "QueryParameterValue": text},
+        {"QueryParameterName": "sdd", "QueryParameterValue": showable(text)},
     )
 
 

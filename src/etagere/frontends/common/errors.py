@@ -54,6 +54,9 @@ common: Final[Mapping[str, WireError]] = {
         "The CRC64 value specified in the request did not match with the CRC64 value calculated "
         "by the server.",
     ),
+    "DirectorySasNotSupportedVersion": WireError(
+        409, "The shared access signature of a directory needs a later signed version."
+    ),
     "EmptyMetadataKey": WireError(400, "The key for one of the metadata key-value pairs is empty."),
     "FeatureVersionMismatch": WireError(
         409, "The operation for the resource needs a later version of the service."
@@ -137,6 +140,12 @@ common: Final[Mapping[str, WireError]] = {
     ),
     "PublicAccessNotPermitted": WireError(
         409, "Public access is not permitted on this storage account."
+    ),
+    "QueryParameterSasMandatory": WireError(
+        403, "A query parameter that's mandatory for a shared access signature is not specified."
+    ),
+    "QueryParameterSddInvalid": WireError(
+        403, "The depth of the signed directory (sdd) is not valid."
     ),
     "RequestBodyTooLarge": WireError(
         413, "The request body is too large and exceeds the maximum permissible limit."
