@@ -12,11 +12,13 @@ from etagere.base.clock import Timestamp, ticks_per_millisecond
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
 from etagere.protocols.amqp.composites import encode_composite
+from etagere.protocols.amqp.decoding import skip
 from etagere.protocols.amqp.encoding import encode
 from etagere.protocols.amqp.errors import DecodeFault
 from etagere.protocols.amqp.sections import (
     Header,
     batch_members,
+    data_code,
     delivery_annotations_code,
     map_items,
     map_section,
@@ -24,6 +26,7 @@ from etagere.protocols.amqp.sections import (
     read_header,
     read_map,
     section,
+    section_at,
     split,
 )
 from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
@@ -265,3 +268,15 @@ def write_any_head(delivery: Delivery, *, state: bool) -> bytes:
     count, items = map_items(delivery.annotations)
     own_items = b"".join(encode(name) + encode(value) for name, value in own.items())
     return head + map_section(message_annotations_code, count + 2 * len(own), own_items + items)
+
+
+def without_body(tail: bytes) -> bytes:
+    """Properties and application properties only, with an empty body behind them."""
+    at = 0
+    end = len(tail)
+    while at < end:
+        code, content = section_at(tail, at, end)
+        if code >= data_code:
+            break
+        at = skip(tail, content, end)
+    return tail[:at] + section(data_code, b"")
