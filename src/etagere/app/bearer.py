@@ -7,7 +7,6 @@ most, so that an issuer may rotate them and nobody can make us ask without end.
 import asyncio
 import logging
 import ssl
-import urllib.request
 from collections.abc import Mapping
 from typing import Final
 
@@ -94,6 +93,8 @@ def fetch_keys(issuer: str) -> tuple[str, KeySet]:
 def _get(url: str) -> bytes:
     if not url.startswith(("https://", "http://127.0.0.1", "http://localhost", "http://[::1]")):
         raise ValueError(f"{url} is not https")
+    import urllib.request  # noqa: PLC0415 - slow to import, seldom needed
+
     context = ssl.create_default_context() if url.startswith("https:") else None
     with urllib.request.urlopen(url, timeout=fetch_seconds_max, context=context) as answer:  # noqa: S310 - checked above
         document: bytes = answer.read(document_bytes_max + 1)

@@ -1,6 +1,7 @@
 """`etagere`: the command line.  It imports little, so that a start takes little."""
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -130,6 +131,7 @@ def _add_remote(commands: Any) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    gc.disable()  # what is imported stays: looking for garbage takes a tenth of the start
     from etagere.app.configuration import configure  # noqa: PLC0415 - `check` needs none of this
     from etagere.app.serve import serve  # noqa: PLC0415
 

@@ -25,8 +25,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def tune() -> None:
     """Once everything is imported and listening."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(_young_objects_max, 20, 100)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import time
 from contextlib import ExitStack
-from importlib.metadata import version
 from itertools import count
 from typing import Any, Final
 
@@ -126,6 +125,8 @@ class Server:
         return True
 
     def status(self) -> dict[str, Any]:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, seldom asked
+
         settings = self.settings
         return {
             "version": version("etagere"),
