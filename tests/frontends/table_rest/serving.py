@@ -18,7 +18,6 @@ from etagere.base.faults import NoFaults
 from etagere.frontends.common.authentication import Authenticator
 from etagere.frontends.common.pipeline import Pipeline
 from etagere.frontends.table_rest.service import TableFrontend
-from etagere.kv.contract import Engine
 from etagere.kv.engines.memory import MemoryEngine
 from etagere.servers.http import HttpServer
 from etagere.servers.real import RealClock, SystemEntropy
@@ -39,7 +38,6 @@ class Serving:
     """A running server."""
 
     port: int
-    engine: Engine
 
     @property
     def url(self) -> str:
@@ -90,7 +88,7 @@ class ServerThread:
         )
         server = HttpServer()
         listener = await server.listen(pipeline, "127.0.0.1", 0)
-        self.serving = Serving(listener.port, engine)
+        self.serving = Serving(listener.port)
         self._started.set()
         await self._stop.wait()
         await server.stop(1.0)

@@ -41,11 +41,6 @@ def table_partition(account: str, table: str) -> Partition:
     return Partition(pack(_service, account, table.lower()))
 
 
-def sweep_topic() -> bytes:
-    """What is notified when a table was deleted and its entities wait to be swept away."""
-    return pack(_service, "doomed")
-
-
 def directory_entry(name: str) -> bytes:
     return pack(_names, name.lower())
 

@@ -82,7 +82,6 @@ async def delete(tx: Tx, where: Place) -> None:
     tx.delete(where.part, keys.table_record)
     tx.delete(where.account_part, keys.directory_entry(where.name))
     tx.put(where.account_part, keys.doomed(record.generation, where.name), b"")
-    tx.notify(keys.sweep_topic())
 
 
 async def set_policies(tx: Tx, where: Place, policies: tuple[StoredPolicy, ...]) -> None:
