@@ -13,6 +13,7 @@ from etagere.auth.claims import Claims
 from etagere.auth.failure import authentication_failed
 from etagere.auth.identity import BearerIdentity, Identity, anonymous
 from etagere.auth.request import ResourceName, SignedRequest
+from etagere.auth.sas_token import SasKind
 from etagere.auth.shared_key import verify as verify_shared_key
 from etagere.auth.stored_policy import StoredPolicy, find_policy
 from etagere.base.clock import Clock, Timestamp
@@ -46,13 +47,13 @@ class Authenticator:
         request = call.request
         authorization = request.headers.get("authorization")
         if authorization is not None:
-            return await self._by_header(call, service.letter, authorization)
+            return await self._by_header(call, service, authorization)
         if "sig" in request.query:
             return await self._by_token(call, service)
         return anonymous
 
-    async def _by_header(self, call: Call, letter: str, header: str) -> Identity:
-        signed = signed_request(call, letter)
+    async def _by_header(self, call: Call, service: PolicySource[Call], header: str) -> Identity:
+        signed = signed_request(call, service.letter)
         match parse_authorization(header):
             case KeyCredential(scheme, account, signature):
                 if not call.account.allow_shared_key:
@@ -63,11 +64,21 @@ class Authenticator:
             case BearerToken(token):
                 if self._bearer is None:
                     raise authentication_failed("Bearer tokens are not accepted by this server.")
-                return BearerIdentity(await self._bearer(token, signed, self._clock.now()))
+                claims = await self._bearer(token, signed, self._clock.now())
+                if "sduoid" in call.request.query and "sig" in call.request.query:
+                    # A SAS for one user comes with that user's token, and grants what it says;
+                    # beside any other SAS the header alone counts.
+                    return await self._by_token(call, service, claims)
+                return BearerIdentity(claims)
 
-    async def _by_token(self, call: Call, service: PolicySource[Call]) -> Identity:
+    async def _by_token(
+        self, call: Call, service: PolicySource[Call], bearer: Claims | None = None
+    ) -> Identity:
         signed = signed_request(call, service.letter)
         sas = self._tokens.parse(signed)
+        if not call.account.allow_shared_key and sas.kind is not SasKind.DELEGATION:
+            # What the account's key signed is as good as the key itself.
+            raise Refused("KeyBasedAuthenticationNotPermitted")
         policy = None
         if sas.needs_policy:
             policy = find_policy(await service.stored_policies(call), sas.policy_id)
@@ -78,6 +89,7 @@ class Authenticator:
             call.account.keys,
             self._clock.now(),
             policy,
+            bearer,
         )
 
 

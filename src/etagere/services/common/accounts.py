@@ -46,34 +46,31 @@ def development_account() -> Account:
 
 
 def check_name(name: str) -> str:
-    if not name_chars_min <= len(name) <= name_chars_max or _name.fullmatch(name) is None:
-        raise InvalidAccount(f"account name {name!r} is not 3 to 24 lower-case letters and digits")
-    return name
+    if name_chars_min <= len(name) <= name_chars_max and _name.fullmatch(name):
+        return name
+    # A key that stands where the name belongs must not end up in a log.
+    shown = f'"{name}"' if len(name) <= name_chars_max else f"of {len(name)} characters"
+    raise InvalidAccount(
+        f"account name {shown} is not {name_chars_min} to {name_chars_max} lower-case letters "
+        "and digits"
+    )
 
 
 def parse_keys(name: str, keys: Iterable[str]) -> tuple[SigningKey, ...]:
-    found = tuple(_parse_key(name, number, text) for number, text in enumerate(keys, 1))
-    if not 1 <= len(found) <= keys_max:
-        raise InvalidAccount(f"account {name!r} needs one key or two, not {len(found)}")
-    return found
+    """An account's keys from base64; `name` is for the text of an error."""
+    given = tuple(keys)
+    if not 1 <= len(given) <= keys_max:
+        raise InvalidAccount(f'account "{name}" needs one key or two, not {len(given)}')
+    return tuple(_parse_key(name, number, text) for number, text in enumerate(given, 1))
 
 
 def _parse_key(name: str, number: int, text: str) -> SigningKey:
+    if not text:
+        raise InvalidAccount(f'key {number} of account "{name}" is empty')
     try:
         return SigningKey.from_base64(text)
     except ValueError:
-        raise InvalidAccount(f"key {number} of account {name!r} is not base64") from None
-
-
-def parse_account(text: str) -> Account:
-    """`NAME:KEY[:KEY2]`, as `--account` takes it."""
-    name, *keys = text.split(":")
-    return Account(name=check_name(name), keys=parse_keys(name, keys))
-
-
-def parse_azurite_accounts(text: str) -> tuple[Account, ...]:
-    """`AZURITE_ACCOUNTS`: the same, several of them between semicolons."""
-    return tuple(parse_account(item) for item in text.split(";") if item.strip())
+        raise InvalidAccount(f'key {number} of account "{name}" is not base64') from None
 
 
 class AccountDirectory:
