@@ -2,15 +2,20 @@
 
 import sys
 from pathlib import Path
+from typing import Final
 
 from etagere.app.configuration import Unusable
-from etagere.kv.check import check_store
+from etagere.kv.check import Checker, check_store
 from etagere.kv.contract import StoreUnusable
+from etagere.services.queue.check import QueueChecker
+
+checkers: Final[tuple[Checker, ...]] = (QueueChecker(),)
+"""What the services know of their own records."""
 
 
 def check(directory: str) -> int:
     try:
-        findings = check_store(Path(directory))
+        findings = check_store(Path(directory), checkers)
     except StoreUnusable as error:
         raise Unusable(f"{error}.") from error
     for finding in findings:
