@@ -137,6 +137,7 @@ def test_a_token_tells_who_it_is() -> None:
     claims = authenticate(request(), basic_token(), basic, now).claims
     assert (claims.oid, claims.tid) == ("user-1", "tenant-1")
     assert claims.audiences == ("https://storage.azure.com",)
+    assert Claims().audiences == ()
 
 
 @pytest.mark.parametrize("service", ["b", "q", "t", "f"])

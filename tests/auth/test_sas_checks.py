@@ -489,3 +489,20 @@ def test_ranges_cover(
     covered = KeyRange(*bounds)
     assert all(covered.covers(*row) for row in inside)
     assert not any(covered.covers(*row) for row in outside)
+
+
+def test_a_start_to_come_is_told_without_an_expiry() -> None:
+    fields = {"sv": "2021-12-02", "sr": "c", "si": "p", "st": "2026-03-01T12:00:01Z"}
+    detail = denied(signed_token(fields, container), container, policy=policy_of())
+    assert "Start [Sun, 01 Mar 2026 12:00:01 GMT] - Current" in detail
+
+
+def test_logs_do_not_show_signatures() -> None:
+    """Identities and tokens are printed by people who look for something else."""
+    token = signed_token(blob_fields, blob)
+    signature = dict(carrying(token, blob).query)["sig"]
+    identity = verified(token, blob)
+    for shown in (repr(identity), repr(identity.sas), str(identity)):
+        assert signature not in shown
+    assert "rw" in repr(identity)
+    assert "2021-12-02" in repr(identity.sas)

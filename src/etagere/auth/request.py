@@ -38,7 +38,7 @@ class ResourceName(msgspec.Struct, frozen=True):
     container: str = ""
     """Container, file system, queue, table or share; "" for the service itself."""
     path: str = ""
-    """Blob, directory or file, without a leading slash."""
+    """Blob, directory or file, without a leading slash; for a listing, the directory listed."""
     snapshot: str = ""
     version_id: str = ""
     secondary: bool = False
