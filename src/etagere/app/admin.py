@@ -64,8 +64,13 @@ class Admin:
     async def status(self, _: Request, __: str) -> Response:
         return _json(self._server.status())
 
-    async def reset(self, _: Request, __: str) -> Response:
-        await self._server.reset()
+    async def reset(self, request: Request, _: str) -> Response:
+        """Everything, or with `?account=NAME` what one account has."""
+        name = request.query.get("account")
+        if name is None:
+            await self._server.reset()
+        elif not await self._server.reset_account(name):
+            raise AdminError(404, f'There is no account "{name}".')
         return Response(204)
 
     # ---- time

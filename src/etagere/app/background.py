@@ -15,6 +15,8 @@ _log: Final = logging.getLogger(__name__)
 look_again_seconds: Final = 30.0
 """Real time.  Marks that another process leaves are seen without a word from it; this is how long
 they may lie."""
+departed_seconds: Final = 900.0
+"""How long an account that was removed is swept: longer than extents are kept for readers."""
 scrub_first_seconds: Final = 600.0
 scrub_again_seconds: Final = 86_400.0
 
@@ -22,6 +24,8 @@ scrub_again_seconds: Final = 86_400.0
 class Background:
     def __init__(self, foundation: Foundation, services: list[StorageService]) -> None:
         self._foundation = foundation
+        self._departed: dict[str, float] = {}
+        """Accounts that were removed, and when."""
         self._woken = {service.name: asyncio.Event() for service in services}
         self._tasks = [asyncio.create_task(self._sweep(service)) for service in services]
         self._tasks.append(asyncio.create_task(self._scrub()))
@@ -31,6 +35,18 @@ class Background:
         """Time was moved, or much was deleted: look now."""
         for event in self._woken.values():
             event.set()
+
+    def departed(self, account: str) -> None:
+        """Its data waits to be swept away, though nobody serves it any more."""
+        self._departed[account] = asyncio.get_running_loop().time()
+        self.wake()
+
+    def _accounts(self) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        for name in [n for n, at in self._departed.items() if now > at + departed_seconds]:
+            del self._departed[name]
+        here = [account.name for account in self._foundation.accounts]
+        return here + [name for name in self._departed if name not in here]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -42,8 +58,8 @@ class Background:
         while True:
             woken.clear()
             due: Timestamp | None = None
-            for account in foundation.accounts:
-                again = await self._sweep_account(service, account.name)
+            for account in self._accounts():
+                again = await self._sweep_account(service, account)
                 if again is not None and (due is None or again < due):
                     due = again
                 await asyncio.sleep(0)

@@ -110,7 +110,8 @@ def _add_remote(commands: Any) -> None:
         return parser
 
     add("status", "what a running server is doing", _status)
-    add("reset", "forget everything that a running server has stored", _reset)
+    reset = add("reset", "forget what a running server has stored", _reset)
+    reset.add_argument("account", nargs="?", help="only what this account has")
     clock = add("clock", "show or move the time of a server with --clock virtual", _clock)
     clock.add_argument(
         "action", nargs="?", choices=("show", "advance", "set", "freeze", "resume"), default="show"
@@ -159,7 +160,8 @@ def _status(options: argparse.Namespace) -> int:
 def _reset(options: argparse.Namespace) -> int:
     from etagere.app.remote import ask  # noqa: PLC0415
 
-    return ask(options.admin, "POST", "/reset")
+    where = "" if options.account is None else f"?account={options.account}"
+    return ask(options.admin, "POST", f"/reset{where}")
 
 
 def _clock(options: argparse.Namespace) -> int:

@@ -8,16 +8,21 @@ from etagere.app.observed import Observed
 from etagere.base.clock import Timestamp
 from etagere.frontends.common.authentication import Authenticator, BearerCheck
 from etagere.frontends.common.pipeline import Pipeline, Service
+from etagere.kv.contract import Engine
 from etagere.servers.http import Handler
 
 Sweep = Callable[[str, Timestamp], Awaitable[Timestamp | None]]
 """Does what is due in one account; returns when it wants to be called again."""
+
+Forget = Callable[[Engine, str], Awaitable[None]]
+"""Makes everything of one account disappear; a sweep frees the room."""
 
 
 class StorageService(NamedTuple):
     name: str
     handler: Handler
     sweep: Sweep
+    forget: Forget
 
 
 class _Composer:
@@ -25,7 +30,7 @@ class _Composer:
         self.foundation = foundation
         self._authenticator = Authenticator(foundation.wall, _bearer(foundation))
 
-    def service(self, frontend: Service[Any], sweep: Sweep) -> StorageService:
+    def service(self, frontend: Service[Any], sweep: Sweep, forget: Forget) -> StorageService:
         at = self.foundation
         pipeline = Pipeline(
             frontend,
@@ -37,7 +42,7 @@ class _Composer:
             strict_versions=at.settings.strict_versions,
         )
         handler = Observed(frontend.name, pipeline, at.metrics, at.faults)
-        return StorageService(frontend.name, handler, sweep)
+        return StorageService(frontend.name, handler, sweep, forget)
 
 
 def _bearer(foundation: Foundation) -> BearerCheck | None:
@@ -52,16 +57,20 @@ def _bearer(foundation: Foundation) -> BearerCheck | None:
 
 def _blob(composer: _Composer) -> StorageService:
     from etagere.frontends.blob_rest.service import BlobFrontend  # noqa: PLC0415
+    from etagere.services.blob.forget import forget  # noqa: PLC0415
     from etagere.services.blob.service import BlobService  # noqa: PLC0415
     from etagere.services.blob.sweep import sweep  # noqa: PLC0415
 
     at = composer.foundation
     blobs = BlobService(at.engine, at.extents, at.clock, at.entropy)
-    return composer.service(BlobFrontend(blobs), lambda account, now: sweep(blobs, account, now))
+    return composer.service(
+        BlobFrontend(blobs), lambda account, now: sweep(blobs, account, now), forget
+    )
 
 
 def _queue(composer: _Composer) -> StorageService:
     from etagere.frontends.queue_rest.service import QueueFrontend  # noqa: PLC0415
+    from etagere.services.queue.forget import forget  # noqa: PLC0415
     from etagere.services.queue.service import QueueService  # noqa: PLC0415
     from etagere.services.queue.sweep import expire_step, sweep_step  # noqa: PLC0415
 
@@ -77,11 +86,12 @@ def _queue(composer: _Composer) -> StorageService:
             name = await expire_step(at.engine, account, name)
         return None
 
-    return composer.service(QueueFrontend(queues), sweep)
+    return composer.service(QueueFrontend(queues), sweep, forget)
 
 
 def _table(composer: _Composer) -> StorageService:
     from etagere.frontends.table_rest.service import TableFrontend  # noqa: PLC0415
+    from etagere.services.table.forget import forget  # noqa: PLC0415
     from etagere.services.table.service import TableService  # noqa: PLC0415
     from etagere.services.table.sweep import sweep_step  # noqa: PLC0415
 
@@ -94,7 +104,7 @@ def _table(composer: _Composer) -> StorageService:
             pass
         return None
 
-    return composer.service(TableFrontend(tables), sweep)
+    return composer.service(TableFrontend(tables), sweep, forget)
 
 
 _makers: Final[dict[str, Callable[[_Composer], StorageService]]] = {

@@ -10,6 +10,7 @@ from etagere.app.metrics import RequestMetrics
 from etagere.app.settings import Settings
 from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
+from etagere.extents import references
 from etagere.extents.contract import ExtentId, ExtentStore
 from etagere.kv.contract import Engine, StoreUnusable
 from etagere.servers.faults import ArmedFaults
@@ -41,11 +42,14 @@ class Foundation:
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
 
     async def reset(self) -> None:
-        """Forget every row, then the extents that none refers to any more."""
+        """Forget every row, then the extents that none refers to any more.
+
+        They are given up, not just removed: an upload that is on its way finds its extent refused
+        instead of leaving a record of bytes that are gone.
+        """
         await self.engine.reset()
         async for extent_ids in _batches(self.extents):
-            for extent_id in extent_ids:
-                await self.extents.remove(extent_id)
+            await references.give_up(self.engine, self.extents, extent_ids)
 
     async def close(self) -> None:
         self.timers.close()
@@ -60,7 +64,8 @@ async def _batches(extents: ExtentStore) -> AsyncIterator[Iterable[ExtentId]]:
         if len(batch) == 1000:
             yield batch
             batch = []
-    yield batch
+    if batch:
+        yield batch
 
 
 def make_clock(settings: Settings, shared_fd: int | None = None) -> TimerClock:

@@ -153,6 +153,14 @@ class Server:
         await self.foundation.reset()
         self._wake()
 
+    async def reset_account(self, name: str) -> bool:
+        if self.foundation.accounts.find(name) is None:
+            return False
+        for service in self.process.services:
+            await service.forget(self.foundation.engine, name)
+        self._wake()
+        return True
+
     async def clock_now(self) -> tuple[Timestamp, bool]:
         """The time, and whether it stands still."""
         clock = self.foundation.clock
@@ -193,6 +201,10 @@ class Server:
             return False
         await self._everywhere("remove_account", name=name)
         self._changed[name] = None
+        for service in self.process.services:
+            await service.forget(self.foundation.engine, name)
+        if self._background is not None:
+            self._background.departed(name)
         return True
 
     async def arm(self, fault: Armed) -> Armed:

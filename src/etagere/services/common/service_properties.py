@@ -104,3 +104,8 @@ def _decode(raw: bytes) -> ServiceProperties:
 
 async def change(tx: Tx, part: Partition, wanted: ServicePropertiesChange) -> None:
     tx.put(part, _key, codec.encode(wanted.applied_to(await get(tx, part))))
+
+
+def clear(tx: Tx, part: Partition) -> None:
+    """Back to the defaults."""
+    tx.delete(part, _key)
