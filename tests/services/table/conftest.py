@@ -8,7 +8,9 @@ import pytest
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Engine
 from etagere.kv.engines.memory import MemoryEngine
+from etagere.kv.overlay import SnapshotTx
 from etagere.services.table import entities, query, tables
+from etagere.services.table.check import TableChecker
 from etagere.services.table.entities import Change, Stored, Write, write_of
 from etagere.services.table.entity import decode, read_members
 from etagere.services.table.filter_parse import parse
@@ -34,6 +36,7 @@ class Tables:
 
     engine: Engine
     clock: SetClock = field(default_factory=SetClock)
+    is_broken: bool = False
 
     def place(self, name: str) -> Place:
         return tables.place(account, name)
@@ -88,6 +91,28 @@ class Tables:
             options["begin"] = before(*page.next_keys)
 
 
+class CheckTx(SnapshotTx):
+    """The store in memory as a checker reads it."""
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        super().__init__(engine._rows, epoch)
+        self._engine = engine
+
+    @property
+    def last_stamp(self) -> int:
+        return self._engine._last_stamp
+
+    def partitions(self):
+        return iter(self._engine._rows._parts)
+
+
+async def problems(store: Tables) -> list[str]:
+    """What `etagere check` would say of the store."""
+    assert isinstance(store.engine, MemoryEngine)
+    found = await TableChecker().check(CheckTx(store.engine))
+    return [finding.problem for finding in found]
+
+
 @pytest.fixture
 async def store():
     clock = SetClock()
@@ -95,4 +120,6 @@ async def store():
     made = Tables(engine, clock)
     await made.create("People")
     yield made
+    if not made.is_broken:
+        assert await problems(made) == []
     await engine.close()

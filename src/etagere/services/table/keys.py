@@ -19,7 +19,7 @@ from etagere.kv.contract import Partition
 from etagere.kv.tuples import after, pack, range_of, unpack, unpack_from
 from etagere.services.table.filter_plan import KeyRange, Position, edge_first, edge_last
 
-_service: Final = "table"
+service: Final = "table"
 
 _names: Final = 1
 _doomed: Final = 2
@@ -33,12 +33,12 @@ table_record: Final = pack(_table)
 
 
 def account_partition(account: str) -> Partition:
-    return Partition(pack(_service, account))
+    return Partition(pack(service, account))
 
 
 def table_partition(account: str, table: str) -> Partition:
     """Of a table by its name in any case."""
-    return Partition(pack(_service, account, table.lower()))
+    return Partition(pack(service, account, table.lower()))
 
 
 def directory_entry(name: str) -> bytes:
@@ -77,6 +77,17 @@ def entity(generation: int, partition_key: str, row_key: str) -> bytes:
 
 def entities(generation: int) -> Range:
     return range_of(_entity, generation)
+
+
+def all_entities() -> Range:
+    """Those of every generation."""
+    return range_of(_entity)
+
+
+def entity_generation(key: bytes) -> int:
+    generation = unpack(key)[1]
+    assert isinstance(generation, int)
+    return generation
 
 
 class EntityKeys:
