@@ -33,7 +33,7 @@ from etagere.kv.contract import (
 from etagere.kv.engines.environment import Environment
 from etagere.kv.engines.reserve import Reserve, makes_room
 from etagere.kv.engines.rows import LmdbRows
-from etagere.kv.overlay import OverlayTx
+from etagere.kv.overlay import OverlayTx, Writes
 from etagere.kv.runner import run
 
 batch_bodies_max: Final = 512
@@ -56,7 +56,7 @@ class Waiting:
     result: object = None
     error: BaseException | None = None
     topics: list[bytes] = field(default_factory=list)
-    makes_room: bool = False
+    writes: Writes = field(default_factory=dict)
 
     def fail(self, error: BaseException) -> None:
         self.result = None
@@ -223,7 +223,9 @@ class GroupCommit:
             half = len(batch) // 2
             self._commit(batch[:half])
             self._commit(batch[half:])
-        elif isinstance(error, StoreFull) and batch[0].makes_room and self._reserve.release():
+        elif (
+            isinstance(error, StoreFull) and makes_room(batch[0].writes) and self._reserve.release()
+        ):
             self._commit(batch)
         else:
             self._fail(batch, error, error.__cause__)
@@ -291,7 +293,7 @@ class GroupCommit:
         except BaseException as error:  # noqa: BLE001 - raised where the body came from
             waiting.fail(error)
         else:
-            waiting.makes_room = makes_room(tx.writes)
+            waiting.writes = tx.writes
             rows.apply(tx.writes)
             waiting.topics = tx.topics
 

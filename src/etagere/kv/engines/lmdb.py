@@ -6,7 +6,7 @@ LMDB keeps their writers apart and their readers undisturbed.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from etagere.kv.contract import (
 )
 from etagere.kv.engines.environment import Durability, Environment
 from etagere.kv.engines.group_commit import CommitStats, GroupCommit, Task, Waiting
+from etagere.kv.engines.peers import Peers
 from etagere.kv.engines.reserve import Reserve
 from etagere.kv.engines.rows import (
     LmdbRows,
@@ -74,6 +75,7 @@ class LmdbEngine:
         self._faults = faults
         self._limits = limits
         self._topics = Topics()
+        self._peers = Peers(environment.path, self._publish)
         self._closing: asyncio.Task[None] | None = None
         self._commits = GroupCommit(
             environment,
@@ -152,12 +154,15 @@ class LmdbEngine:
         return result
 
     def watch(self, topic: bytes) -> AbstractAsyncContextManager[Signal]:
+        if self._closing is None:
+            self._peers.listen()
         return self._topics.watch(topic)
 
     async def reset(self) -> None:
         """Forget every row; stamps go on rising, and every watcher is woken."""
         await self._on_writers_thread(self._empty)
         self._topics.publish_all()
+        self._peers.announce_anything()
 
     async def close(self) -> None:
         """Writes that were asked for before are still done."""
@@ -169,6 +174,7 @@ class LmdbEngine:
         self._commits.stop()
         await asyncio.to_thread(self._commits.join)
         self._topics.close()
+        self._peers.close()
         self._environment.close()
 
     def stats(self) -> StoreStats:
@@ -223,7 +229,16 @@ class LmdbEngine:
                 future.set_exception(entry.error)
             else:
                 future.set_result(entry.result if isinstance(entry, Waiting) else None)
-        self._topics.publish(topics)
+        if topics:
+            self._topics.publish(topics)
+            self._peers.announce(topics)
+
+    def _publish(self, topics: Iterable[bytes] | None) -> None:
+        """What another process has announced."""
+        if topics is None:
+            self._topics.publish_all()
+        else:
+            self._topics.publish(topics)
 
 
 def _check_format(environment: Environment) -> None:
