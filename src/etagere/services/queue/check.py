@@ -1,7 +1,11 @@
-"""What must hold of every queue at rest; `etagere check` and the tests ask for it."""
+"""What must hold of every queue at rest; `etagere check` and the tests ask for it.
+
+Nothing here is kept that grows with a queue: each message's rows are looked up, and then rows are
+counted, so that none can be there that no message has.
+"""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from etagere.base.clock import timestamp_never
@@ -10,9 +14,12 @@ from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.layers.records import DamagedRecord
 from etagere.kv.tuples import after, unpack
 from etagere.services.queue import keys, records
-from etagere.services.queue.records import Message
+from etagere.services.queue.keys import Range
+from etagere.services.queue.records import Message, QueueHead
 
-_scan_rows: Final = 1000
+problems_max: Final = 100
+"""What is told of one queue; more of the same helps nobody."""
+_rows_read: Final = 100
 
 
 class QueueChecker:
@@ -21,130 +28,142 @@ class QueueChecker:
     name: Final = "queue"
 
     async def check(self, tx: CheckTx) -> list[Finding]:
-        accounts: set[str] = set()
-        queues: list[tuple[str, str]] = []
+        findings: list[Finding] = []
         for part in tx.partitions():
             match unpack(part):
                 case (keys.service, str(account)):
-                    accounts.add(account)
+                    findings += [
+                        Finding(self.name, f"{account}/{name}", "in the directory, but not there")
+                        async for name in _directory(tx, account)
+                        if not await _is_there(tx, keys.queue_partition(account, name))
+                    ]
                 case (keys.service, str(account), str(name)):
-                    queues.append((account, name))
+                    findings += [
+                        Finding(self.name, f"{account}/{name}", problem)
+                        for problem in await check_queue(tx, account, name, tx.last_stamp)
+                    ]
                 case _:
                     pass
-        findings = [
-            Finding(self.name, account, problem)
-            for account in sorted(accounts)
-            for problem in await check_account(tx, account)
-        ]
-        for account, name in queues:
-            part = keys.queue_partition(account, name)
-            problems = await _check_remains(tx, part, account, name)
-            if await _last_stamp(tx, part) > tx.last_stamp:
-                problems.append("a stamp above the store's last one")
-            findings += [Finding(self.name, f"{account}/{name}", problem) for problem in problems]
         return findings
 
 
 async def check_account(tx: ReadTx, account: str) -> list[str]:
     """What is wrong with the queues of an account; nothing, if all is well."""
-    account_part = keys.account_partition(account)
-    doomed = {
-        keys.doomed_generation(key) async for key, _ in _rows(tx, account_part, *keys.all_doomed())
-    }
-    problems: list[str] = []
-    async for key, _ in _rows(tx, account_part, *keys.directory()):
-        name = keys.directory_name(key)
-        part = keys.queue_partition(account, name)
-        owed = {generation for generation, queue in doomed if queue == name}
-        problems += [f"queue {name}: {problem}" for problem in await _check_queue(tx, part, owed)]
-    return problems
-
-
-async def _check_queue(tx: ReadTx, part: Partition, doomed: set[int]) -> list[str]:
-    raw = await tx.get(part, keys.head)
-    if raw is None or await tx.get(part, keys.properties) is None:
-        return ["in the directory, but not there"]
-    head = records.heads.decode(raw)
-    expected: dict[bytes, bytes | None] = {}
-    count = 0
-    problems: list[str] = []
-    found: dict[bytes, bytes] = {}
-    async for key, value in _rows(tx, part, *keys.generations()):
-        generation = unpack(key)[1]
-        if generation in doomed and generation != head.generation:
-            continue
-        if generation != head.generation:
-            problems.append(f"row {key.hex()} of an old generation, which nothing sweeps away")
-            continue
-        found[key] = value
-        if keys.is_message(key):
-            count += 1
-            try:
-                expected |= _rows_of(head.generation, keys.message_order(key), key, value)
-            except DamagedRecord as damage:
-                problems.append(f"row {key.hex()} does not decode: {damage}")
-    if count != head.count:
-        problems.append(f"{count} messages, but {head.count} counted")
-    problems += [f"row {key.hex()} is missing" for key in expected.keys() - found.keys()]
-    problems += [f"row {key.hex()} belongs to no message" for key in found.keys() - expected.keys()]
-    problems += [
-        f"row {key.hex()} is wrong"
-        for key, value in expected.items()
-        if value is not None and found.get(key, value) != value
+    return [
+        f"queue {name}: {problem}"
+        async for name in _directory(tx, account)
+        for problem in await check_queue(tx, account, name)
     ]
-    return problems
 
 
-async def _check_remains(tx: ReadTx, part: Partition, account: str, name: str) -> list[str]:
-    """A queue outside the directory has nothing left but rows to sweep away."""
-    account_part = keys.account_partition(account)
-    if await tx.get(account_part, keys.directory_entry(name)) is not None:
-        return []
-    if await tx.get(part, keys.head) is not None or await tx.get(part, keys.properties) is not None:
-        return ["there, but not in the directory"]
-    orphans = set()
-    async for key, _ in _rows(tx, part, *keys.generations()):
-        generation = unpack(key)[1]
-        assert isinstance(generation, int)
-        if generation not in orphans:
-            doomed = await tx.get(account_part, keys.doomed(generation, name))
-            if doomed is None:
-                orphans.add(generation)
-    return [f"rows of generation {generation}, which nothing sweeps away" for generation in orphans]
-
-
-async def _last_stamp(tx: ReadTx, part: Partition) -> int:
-    """The highest stamp in a queue's records: of its generation, its messages, their receipts."""
+async def check_queue(
+    tx: ReadTx, account: str, name: str, last_stamp: int | None = None
+) -> list[str]:
+    part, account_part = keys.queue_partition(account, name), keys.account_partition(account)
+    listed = await tx.get(account_part, keys.directory_entry(name)) is not None
     raw = await tx.get(part, keys.head)
-    if raw is None:
-        return 0
-    head = records.heads.decode(raw)
-    highest = head.generation
-    async for key, value in _rows(tx, part, *keys.messages(head.generation)):
-        highest = max(highest, keys.message_order(key))
-        with suppress(DamagedRecord):  # which `check_account` reports
-            highest = max(highest, records.messages.decode(value).custody.token)
-    return highest
+    head = None if raw is None else records.heads.decode(raw)
+    problems: list[str] = []
+    if listed and not await _is_there(tx, part):
+        problems.append("in the directory, but not there")
+    if not listed and (raw is not None or await tx.get(part, keys.properties) is not None):
+        problems.append("there, but not in the directory")
+    for generation in {generation async for generation in _generations(tx, part)}:
+        if head is not None and generation == head.generation:
+            continue
+        if await tx.get(account_part, keys.doomed(generation, name)) is None:
+            problems.append(f"rows of generation {generation}, which nothing sweeps away")
+    if head is not None:
+        census = _Census(part, head, problems)
+        await census.take(tx)
+        if last_stamp is not None and census.last_stamp > last_stamp:
+            problems.append("a stamp above the store's last one")
+    return problems[:problems_max]
 
 
-def _rows_of(generation: int, order: int, key: bytes, value: bytes) -> dict[bytes, bytes | None]:
-    """The rows that a message must have; None where any value will do."""
-    message: Message = records.messages.decode(value)
-    rows: dict[bytes, bytes | None] = {
-        key: None,
-        keys.due(generation, message.custody.until, order): key,
-    }
-    if message.expires != timestamp_never:
-        rows[keys.expiry(generation, message.expires, order)] = key
-    if message.text is None:
-        rows[keys.text(generation, order)] = None
-    return rows
+@dataclass(slots=True)
+class _Census:
+    """The messages of a queue counted, and with them the rows that they must have."""
+
+    part: Partition
+    head: QueueHead
+    problems: list[str]
+    messages: int = 0
+    expiries: int = 0
+    texts: int = 0
+    last_stamp: int = 0
+
+    async def take(self, tx: ReadTx) -> None:
+        generation = self.head.generation
+        self.last_stamp = generation
+        async for key, value in _rows(tx, self.part, keys.messages(generation)):
+            self.messages += 1
+            try:
+                await self._count(tx, key, records.messages.decode(value))
+            except DamagedRecord as damage:
+                self._tell(f"row {key.hex()} does not decode: {damage}")
+        if self.messages != self.head.count:
+            self._tell(f"{self.messages} messages, but {self.head.count} counted")
+        for what, rows, expected in (
+            ("due times", keys.dues(generation), self.messages),
+            ("expiry times", keys.expiries(generation), self.expiries),
+            ("texts", keys.texts(generation), self.texts),
+        ):
+            found = await _length(tx, self.part, rows)
+            if found != expected:
+                self._tell(f"{found} {what}, where there should be {expected}")
+
+    async def _count(self, tx: ReadTx, key: bytes, message: Message) -> None:
+        generation, order = self.head.generation, keys.message_order(key)
+        self.last_stamp = max(self.last_stamp, order, message.custody.token)
+        due = keys.due(generation, message.custody.until, order)
+        if await tx.get(self.part, due) != key:
+            self._tell(f"message {order} has no due time")
+        if message.expires != timestamp_never:
+            self.expiries += 1
+            if await tx.get(self.part, keys.expiry(generation, message.expires, order)) != key:
+                self._tell(f"message {order} has no expiry time")
+        if message.text is None:
+            self.texts += 1
+            if await tx.get(self.part, keys.text(generation, order)) is None:
+                self._tell(f"message {order} has no text")
+
+    def _tell(self, problem: str) -> None:
+        if len(self.problems) < problems_max:
+            self.problems.append(problem)
 
 
-async def _rows(
-    tx: ReadTx, part: Partition, begin: bytes, end: bytes
-) -> AsyncIterator[tuple[bytes, bytes]]:
-    while rows := await tx.scan(part, begin, end, limit=_scan_rows):
+async def _is_there(tx: ReadTx, part: Partition) -> bool:
+    """Whether a queue has its head, and with it its properties."""
+    return None not in (await tx.get(part, keys.head), await tx.get(part, keys.properties))
+
+
+async def _directory(tx: ReadTx, account: str) -> AsyncIterator[str]:
+    async for key, _ in _rows(tx, keys.account_partition(account), keys.directory()):
+        yield keys.directory_name(key)
+
+
+async def _generations(tx: ReadTx, part: Partition) -> AsyncIterator[int]:
+    """Every generation that has rows, once for each kind of them."""
+    begin, end = keys.generations()
+    while rows := await tx.scan(part, begin, end, limit=1):
+        kind, generation, *_ = unpack(rows[0][0])
+        assert isinstance(kind, int)
+        assert isinstance(generation, int)
+        yield generation
+        _, begin = keys.of_kind(kind, generation)
+
+
+async def _length(tx: ReadTx, part: Partition, rows: Range) -> int:
+    count = 0
+    async for _ in _rows(tx, part, rows):
+        count += 1
+    return count
+
+
+async def _rows(tx: ReadTx, part: Partition, among: Range) -> AsyncIterator[tuple[bytes, bytes]]:
+    begin, end = among
+    while rows := await tx.scan(part, begin, end, limit=_rows_read):
         for row in rows:
             yield row
         begin = after(rows[-1][0])

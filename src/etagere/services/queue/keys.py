@@ -109,17 +109,20 @@ def message_order(key: bytes) -> int:
     return order
 
 
-def is_message(key: bytes) -> bool:
-    """Whether a row of a queue is a message's record."""
-    return unpack(key)[0] == _message
-
-
 def text(generation: int, order: int) -> bytes:
     return _prefix(_text, generation) + pack(order)
 
 
+def texts(generation: int) -> Range:
+    return range_of(_text, generation)
+
+
 def due(generation: int, visible: int, order: int) -> bytes:
     return _prefix(_due, generation) + pack(visible, order)
+
+
+def dues(generation: int) -> Range:
+    return range_of(_due, generation)
 
 
 def due_until(generation: int, now: int) -> Range:
@@ -146,6 +149,10 @@ def expiry_time(key: bytes) -> Timestamp:
     when = unpack(key)[2]
     assert isinstance(when, int)
     return Timestamp(when)
+
+
+def of_kind(kind: int, generation: int) -> Range:
+    return range_of(kind, generation)
 
 
 def everything(generation: int) -> tuple[Range, ...]:
