@@ -18,7 +18,6 @@ from etagere.frontends.bus_amqp.transactions import Transactions
 from etagere.protocols.amqp.commands import (
     Command,
     CompleteDrain,
-    DetachLink,
     GrantCredit,
     SendTransfer,
     SettleReceived,
@@ -65,6 +64,14 @@ class Wire(Protocol):
         """Whether the client showed a token for this; `path` in folded case."""
         ...
 
+    def delivered(self, receiver_link: "ReceiverLink") -> None:
+        """Call its `flushed` once what was sent is written."""
+        ...
+
+    def end(self, handler: "LinkHandler", error: Error) -> None:
+        """Detach its link and forget it."""
+        ...
+
     def touch(self, link_name: object) -> None:
         """Something was done on behalf of this link: it is not idle."""
         ...
@@ -98,9 +105,7 @@ class LinkHandler:
 
     def fail(self, error: Error) -> None:
         """End the link from our side."""
-        self.closed(broken=False)
-        self.wire.send(DetachLink(self.link, error))
-        self.wire.host.wake()
+        self.wire.end(self, error)
 
 
 class SenderLink(LinkHandler):
@@ -313,6 +318,7 @@ class ReceiverLink(LinkHandler):
         self._tranche_bytes += size
         self._tranche_count += 1
         self.active_at = wire.now
+        wire.delivered(self)
         wire.host.wake()
 
     def _too_large(self, token: bytes | None, largest: int) -> None:

@@ -1,0 +1,540 @@
+"""One client's connection: what the engine reports goes to handlers, what they want goes back."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, assert_never
+
+from etagere.auth.bus_sas import listen, send
+from etagere.base.clock import Clock, Timestamp, ticks_per_second
+from etagere.base.entropy import Entropy
+from etagere.base.errors import Refused
+from etagere.frontends.bus_amqp import errors
+from etagere.frontends.bus_amqp.cbs import TokenPolicy, entity_of, put_token
+from etagere.frontends.bus_amqp.coordinator import CoordinatorLink
+from etagere.frontends.bus_amqp.exchange import Answerer, ReplyLink, RequestLink
+from etagere.frontends.bus_amqp.grants import Grants
+from etagere.frontends.bus_amqp.host import Cancellable, Host
+from etagere.frontends.bus_amqp.idle import IdleLimits, LinkTracker, link_idle_text
+from etagere.frontends.bus_amqp.links import LinkHandler, ReceiverLink, SenderLink
+from etagere.frontends.bus_amqp.management import Management
+from etagere.frontends.bus_amqp.requests import Request
+from etagere.frontends.bus_amqp.routes import Route, RouteKind, route_of
+from etagere.frontends.bus_amqp.sasl import SaslJudge
+from etagere.frontends.bus_amqp.sessions import (
+    SessionWish,
+    locked_until_property,
+    locked_until_utc,
+    session_wish,
+    wait_ticks,
+)
+from etagere.frontends.bus_amqp.transactions import Transactions
+from etagere.protocols.amqp.commands import (
+    AcceptLink,
+    CloseConnection,
+    Command,
+    DetachLink,
+    RefuseLink,
+    SaslDecision,
+    SettleUnmatched,
+)
+from etagere.protocols.amqp.connection import Connection
+from etagere.protocols.amqp.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    CreditGranted,
+    DispositionReceived,
+    DispositionUnmatched,
+    Event,
+    LinkAttached,
+    LinkDetached,
+    LinkFailed,
+    SaslShown,
+    SessionBegun,
+    SessionEnded,
+    TransferReceived,
+)
+from etagere.protocols.amqp.limits import Limits
+from etagere.protocols.amqp.links import Link
+from etagere.protocols.amqp.outcomes import (
+    Coordinator,
+    DeliveryState,
+    Error,
+    Rejected,
+    Source,
+    Target,
+)
+from etagere.protocols.amqp.values import Symbol, ULong
+from etagere.services.bus.broker import Broker, Node
+from etagere.services.bus.messages import ReceiveMode
+
+batch_size_property: Final = Symbol("com.microsoft:max-message-batch-size")
+request_bytes_max: Final = 1_048_576
+settled_by_sender: Final = 1
+"""`snd-settle-mode` of a receiver that wants messages deleted as they are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class BusServer:
+    """What all connections share."""
+
+    broker: Broker
+    clock: Clock
+    entropy: Entropy
+    policy: TokenPolicy
+    namespace: str = "sbemulatorns"
+    limits: Limits = field(default_factory=Limits)
+    idle: IdleLimits = field(default_factory=IdleLimits)
+
+
+class BusConnection:
+    """The `Wire` of its links.  Its host hands in bytes and writes out what `data_to_send` has."""
+
+    def __init__(
+        self, server: BusServer, host: Host, now: Timestamp, *, certified: bool = False
+    ) -> None:
+        """`certified`: the client showed a certificate that was verified."""
+        self.server = server
+        self.host = host
+        self.now = now
+        self.entropy = server.entropy
+        self.broker = server.broker
+        self.speaker = errors.Speaker(server.clock, server.entropy, server.namespace)
+        self.transactions = Transactions(server.broker, self)
+        self.held_bytes = 0
+        self.grants = Grants()
+        if not server.policy.check:
+            self.grants.allow_everything()
+        self.engine = Connection(f"{server.entropy.uuid()}_G0", server.limits, now)
+        self._sasl = SaslJudge(server.policy, self.grants, certified=certified)
+        self._tracker: LinkTracker | None = None
+        self._handlers: dict[int, LinkHandler] = {}
+        """By identity of the link."""
+        self._names: dict[str, LinkHandler] = {}
+        self._reply_links: list[ReplyLink] = []
+        self._delivered: set[ReceiverLink] = set()
+        self._accepting: dict[int, Cancellable] = {}
+        self._alarm: Cancellable | None = None
+        self._alarm_at: Timestamp | None = None
+        self._alarm_stale = True
+        """Something happened that may be due earlier than the alarm."""
+        self._over = False
+
+    # ---- the host's side
+
+    @property
+    def finished(self) -> bool:
+        return self.engine.finished
+
+    def receive(self, data: bytes, now: Timestamp) -> None:
+        self.now = now
+        self.engine.receive_data(data, now)
+        self._handle_events()
+
+    def lost(self, now: Timestamp) -> None:
+        """Everything that the client sent has been handed in, and no more will come."""
+        self.now = now
+        self.engine.receive_eof(now)
+        self._handle_events()
+
+    def data_to_send(self) -> bytes:
+        return self.engine.data_to_send()
+
+    def written(self) -> None:
+        """What `data_to_send` gave is on its way: ask for more."""
+        delivered = self._delivered
+        if delivered:
+            self._delivered = set()
+            for link in delivered:
+                link.flushed()
+
+    def uncongested(self) -> None:
+        for handler in list(self._handlers.values()):
+            handler.uncongested()
+
+    def shut_down(self) -> None:
+        """The server stops."""
+        text = "The server is shutting down; connect again."
+        self.send(CloseConnection(self.speaker.error(errors.connection_forced, text)))
+        self._handle_events()
+
+    # ---- the links' side
+
+    def send(self, command: Command) -> None:
+        self.engine.send(command)
+
+    def allows(self, right: str, path: str) -> bool:
+        return self.grants.allows(right, path, self.now)
+
+    def touch(self, link_name: object) -> None:
+        if isinstance(link_name, str):
+            handler = self._names.get(link_name)
+            if handler is not None:
+                handler.active_at = self.now
+
+    def delivered(self, receiver_link: ReceiverLink) -> None:
+        self._delivered.add(receiver_link)
+
+    def end(self, handler: LinkHandler, error: Error) -> None:
+        self._gone(handler.link, broken=False)
+        self.send(DetachLink(handler.link, error))
+        self.host.wake()
+
+    # ---- events
+
+    def _handle_events(self) -> None:
+        next_event = self.engine.next_event
+        while (event := next_event()) is not None:
+            if isinstance(event, TransferReceived):
+                handler = event.link.context
+                if handler is not None:
+                    handler.transferred(event)
+            elif isinstance(event, DispositionReceived):
+                handler = event.link.context
+                if handler is not None:
+                    handler.disposed(event)
+            elif isinstance(event, CreditGranted):
+                handler = event.link.context
+                if handler is not None:
+                    handler.credited()
+            else:
+                self._alarm_stale = True
+                self._handle(event)
+        if self._alarm_stale:
+            self._set_alarm()
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case SaslShown():
+                self.send(SaslDecision(approved=self._sasl.approves(event)))
+            case ConnectionOpened():
+                self._tracker = LinkTracker(self.server.idle, self.now)
+                if self.grants:
+                    self._tracker.authorized()
+            case LinkAttached():
+                self._attached(event.link)
+            case DispositionUnmatched():
+                self._settled_before(event)
+            case LinkDetached():
+                self._gone(event.link, broken=False)
+                if not event.withdrawn:
+                    self.send(DetachLink(event.link))
+            case LinkFailed():
+                self._gone(event.link, broken=False)
+            case SessionEnded():
+                for link in event.links:
+                    self._gone(link, broken=not event.orderly)
+            case ConnectionClosed():
+                self._closed()
+            case TransferReceived() | DispositionReceived() | CreditGranted() | SessionBegun():
+                pass
+            case _:
+                assert_never(event)
+
+    def _settled_before(self, event: DispositionUnmatched) -> None:
+        error = self.speaker.error(
+            errors.message_lock_lost,
+            "The lock supplied is invalid. Either the lock expired, or the message has already "
+            "been removed from the queue.",
+        )
+        self.send(SettleUnmatched(event.session, event.first, event.last, Rejected(error)))
+
+    def _closed(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        for handler in list(self._handlers.values()):
+            self._gone(handler.link, broken=True)
+        for job in self._accepting.values():
+            job.cancel()
+        self._accepting.clear()
+        self.broker.connection_lost(self)
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _gone(self, link: Link, *, broken: bool) -> None:
+        """A link is over, for whatever reason."""
+        job = self._accepting.pop(id(link), None)
+        if job is not None:
+            job.cancel()
+        handler = self._handlers.pop(id(link), None)
+        if handler is None:
+            return
+        link.context = None
+        if self._names.get(link.name) is handler:
+            del self._names[link.name]
+        if isinstance(handler, ReplyLink):
+            self._reply_links.remove(handler)
+        if isinstance(handler, ReceiverLink):
+            self._delivered.discard(handler)
+        handler.closed(broken=broken)
+        if self._tracker is not None:
+            self._tracker.link_went(self.now)
+
+    # ---- attaching
+
+    def _attached(self, link: Link) -> None:
+        try:
+            self._attach(link)
+        except Refused as refused:
+            self._refuse(link, self.speaker.refusal(refused))
+
+    def _refuse(self, link: Link, error: Error) -> None:
+        self.send(RefuseLink(link, error))
+        self.host.wake()
+
+    def _attach(self, link: Link) -> None:
+        attach = link.attach
+        if link.sends:
+            source = attach.source
+            if source is None:
+                raise Refused(errors.invalid_field, message="The link has no source.")
+            self._attach_receiver(link, source, route_of(source.address))
+            return
+        target = attach.target
+        if isinstance(target, Coordinator):
+            coordinator = CoordinatorLink(self, link)
+            self._take(link, coordinator)
+            self._accept(link, source=attach.source or Source(), target=target)
+            coordinator.grant()
+            return
+        if target is None:
+            raise Refused(errors.invalid_field, message="The link has no target.")
+        self._attach_sender(link, target, route_of(target.address))
+
+    def _attach_sender(self, link: Link, target: Target, route: Route) -> None:
+        source = link.attach.source or Source()
+        if route.kind is not RouteKind.entity:
+            answerer = self._answerer(route)
+            path = self._authorize_node(route)
+            requests = RequestLink(self, link, route, path, "", answerer, self._reply_links)
+            self._take(link, requests)
+            self._accept(link, source=source, target=target, max_message_size=request_bytes_max)
+            requests.grant()
+            return
+        path = self._authorize(send, "Send", route)
+        sender_link = SenderLink(self, link, path, send)
+        sender = self.broker.open_sender(route.path, sender_link)
+        sender_link.open(sender)
+        self._take(link, sender_link)
+        node = sender.node
+        self._accept(
+            link,
+            source=source,
+            target=target,
+            max_message_size=node.message_bytes_max,
+            properties={batch_size_property: ULong(node.batch_bytes_max)},
+        )
+        sender_link.grant()
+
+    def _attach_receiver(self, link: Link, source: Source, route: Route) -> None:
+        target = link.attach.target or Target()
+        if route.kind is not RouteKind.entity:
+            self._answerer(route)
+            path = self._authorize_node(route)
+            replies = ReplyLink(self, link, route, path, "")
+            self._take(link, replies)
+            self._reply_links.append(replies)
+            self._accept(link, source=source, target=target)
+            return
+        path = self._authorize(listen, "Listen", route)
+        wish = session_wish(source.filter)
+        mode = ReceiveMode.peek_lock
+        if link.attach.snd_settle_mode == settled_by_sender:
+            mode = ReceiveMode.receive_and_delete
+        receiver_link = ReceiverLink(self, link, path, listen, mode)
+        if wish is not None:
+            job = self.host.spawn(self._accept_session(receiver_link, route, wish))
+            self._accepting[id(link)] = job
+            return
+        receiver_link.open(
+            self.broker.open_receiver(route.path, mode, receiver_link, connection=self)
+        )
+        self._take(link, receiver_link)
+        self._accept(link, source=source, target=target)
+        receiver_link.credited()
+
+    async def _accept_session(
+        self, receiver_link: ReceiverLink, route: Route, wish: SessionWish
+    ) -> None:
+        """Wait for a session; cancelled when the client leaves first."""
+        link = receiver_link.link
+        source = link.attach.source
+        assert source is not None
+        try:
+            receiver = await self.broker.accept_session(
+                route.path,
+                wish.session_id,
+                receiver_link.mode,
+                receiver_link,
+                connection=self,
+                wait_ticks=wait_ticks(link.attach.properties),
+            )
+        except Refused as refused:
+            if self._accepting.pop(id(link), None) is not None:
+                self._refuse(link, self.speaker.refusal(refused, route.path))
+            return
+        if self._accepting.pop(id(link), None) is None:
+            receiver.close(broken=False)
+            return
+        receiver_link.open(receiver)
+        receiver_link.lock_lost = errors.session_lock_lost
+        self._take(link, receiver_link)
+        self._accept(
+            link,
+            source=_with_filter(source, wish.answer(receiver.session_id)),
+            target=link.attach.target or Target(),
+            properties={locked_until_property: locked_until_utc(receiver.locked_until)},
+        )
+        receiver_link.credited()
+        self.host.wake()
+
+    def _take(self, link: Link, handler: LinkHandler) -> None:
+        link.context = handler
+        self._handlers[id(link)] = handler
+        self._names[link.name] = handler
+        if self._tracker is not None:
+            self._tracker.link_came()
+
+    def _accept(
+        self,
+        link: Link,
+        *,
+        source: Source,
+        target: Target | Coordinator,
+        max_message_size: int | None = None,
+        properties: dict[Any, Any] | None = None,
+    ) -> None:
+        self.send(AcceptLink(link, source, target, max_message_size, properties))
+
+    # ---- rights
+
+    def _authorize(self, right: str, claim: str, route: Route) -> str:
+        """The path in folded case; missing entities are told apart from missing rights."""
+        path = route.path.casefold()
+        if not self.allows(right, path):
+            self._find(route)
+            raise Refused(
+                errors.unauthorized,
+                message=f"Unauthorized access. '{claim}' claim(s) are required to perform this "
+                f"operation. Resource: 'sb://{self.server.namespace}.servicebus.windows.net/"
+                f"{route.path}'.",
+            )
+        return path
+
+    def _authorize_node(self, route: Route) -> str:
+        """Management needs a token for the entity, whatever its rights; `$cbs` needs none."""
+        if route.kind is RouteKind.cbs:
+            return ""
+        path = entity_of(route.path.casefold())
+        if not self.grants.knows(path, self.now):
+            raise Refused(
+                errors.unauthorized,
+                message="Unauthorized access. A token is required to perform this operation.",
+            )
+        return path
+
+    def _find(self, route: Route) -> Node:
+        return self.broker.resolve(route.path)
+
+    def _answerer(self, route: Route) -> Answerer:
+        if route.kind is RouteKind.cbs:
+            return self
+        if route.kind is RouteKind.management:
+            self._find(route)
+            return Management(self, self.broker, route.path, self)
+        raise Refused(errors.not_implemented, message="The namespace has no management node.")
+
+    def ask(
+        self,
+        request: Request,
+        link: RequestLink,
+        state: DeliveryState | None,  # noqa: ARG002
+    ) -> None:
+        """`$cbs`.  Tokens take no part in transactions, whatever `state` says."""
+        response = put_token(
+            request, self.grants, self.server.policy, self.broker, self.now, self.speaker
+        )
+        self._alarm_stale = True  # the token runs out some time
+        if self.grants and self._tracker is not None:
+            self._tracker.authorized()
+        link.answer(request, response)
+
+    # ---- time
+
+    def _set_alarm(self) -> None:
+        self._alarm_stale = False
+        due = self._next_due()
+        if due == self._alarm_at and self._alarm is not None:
+            return
+        if self._alarm is not None:
+            # An alarm that is too early looks again; only a later one would be missed.
+            if due is None or (self._alarm_at is not None and self._alarm_at <= due):
+                return
+            self._alarm.cancel()
+            self._alarm = None
+        if due is not None and not self._over:
+            self._alarm_at = due
+            self._alarm = self.host.at(due, self._rang)
+
+    def _next_due(self) -> Timestamp | None:
+        """The earliest moment at which something may have to be done."""
+        moments = [self.engine.get_timer(), self.grants.next_expiry()]
+        if self._tracker is not None:
+            closing = self._tracker.due()
+            if closing is not None:
+                moments.append(closing[0])
+        idle = min((handler.active_at for handler in self._handlers.values()), default=None)
+        if idle is not None:
+            moments.append(self._link_due(idle))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _link_due(self, active_at: Timestamp) -> Timestamp:
+        return Timestamp(active_at + self.server.idle.link_seconds_max * ticks_per_second)
+
+    def _rang(self) -> None:
+        self._alarm = None
+        self._alarm_stale = True
+        self.now = now = self.server.clock.now()
+        self.engine.handle_timer(now)
+        if self.grants.drop_expired(now):
+            self._drop_unauthorized()
+        for handler in list(self._handlers.values()):
+            if self._link_due(handler.active_at) <= now:
+                text = link_idle_text.format(self._idle_text())
+                self.end(handler, self.speaker.error(errors.detach_forced, text, handler.path))
+        if self._tracker is not None:
+            closing = self._tracker.due()
+            if closing is not None and closing[0] <= now:
+                error = self.speaker.error(errors.connection_forced, closing[1])
+                self.send(CloseConnection(error))
+        self._handle_events()
+        self.host.wake()
+
+    def _idle_text(self) -> str:
+        minutes, seconds = divmod(self.server.idle.link_seconds_max, 60)
+        return f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+
+    def _drop_unauthorized(self) -> None:
+        """A token ran out: the links that relied on it end."""
+        for handler in list(self._handlers.values()):
+            if not handler.right:
+                continue
+            if not self.allows(handler.right, handler.path):
+                text = "ExpiredToken: The token of the link is expired."
+                self.end(handler, self.speaker.error(errors.unauthorized, text, handler.path))
+
+
+def _with_filter(source: Source, filters: dict[Any, Any]) -> Source:
+    return Source(
+        source.address,
+        source.durable,
+        source.expiry_policy,
+        source.timeout,
+        source.dynamic,
+        source.dynamic_node_properties,
+        source.distribution_mode,
+        filters,
+        source.default_outcome,
+        source.outcomes,
+        source.capabilities,
+    )
