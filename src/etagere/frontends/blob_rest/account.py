@@ -3,11 +3,14 @@
 from functools import partial
 
 from etagere.base.errors import invalid_query
+from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common import service_properties_xml as properties_xml
 from etagere.frontends.common import user_delegation
+from etagere.frontends.common.headers import max_results
 from etagere.frontends.common.message import Response
 from etagere.kernel.dates import format_http_date
+from etagere.services.blob import tags
 from etagere.services.common import service_properties
 
 _xml = {"Content-Type": "application/xml"}
@@ -49,3 +52,16 @@ async def get_account_information(call: BlobCall) -> Response:
 async def get_user_delegation_key(call: BlobCall) -> Response:
     body = await call.request.body.read()
     return Response(200, dict(_xml), user_delegation.issue(call, body, "b", call.blobs.clock.now()))
+
+
+async def find_blobs(call: BlobCall) -> Response:
+    """Find Blobs by Tags, in the account or in one container."""
+    request = call.request
+    limit = max_results(request)
+    wanted = decode.find_blobs(request, call.target.container or None, limit)
+    account = call.account.name
+    page = await call.blobs.read(partial(tags.find_blobs, account=account, wanted=wanted))
+    query = request.query
+    asked = (query["where"], query.get("marker", ""), "" if limit is None else str(limit))
+    body = encode.tagged_blobs(page, wanted, endpoint=call.endpoint, asked=asked)
+    return Response(200, dict(_xml), body)

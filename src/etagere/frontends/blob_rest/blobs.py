@@ -8,18 +8,23 @@ from typing import Final
 from awscrt.checksums import crc64nvme
 
 from etagere.auth.sas_token import ResponseOverrides, no_overrides
-from etagere.base.errors import Refused, invalid_header
+from etagere.base.clock import Timestamp
+from etagere.base.errors import Refused, invalid_header, invalid_query
 from etagere.frontends.blob_rest import decode, encode
+from etagere.frontends.blob_rest.bodies import check_document_digests
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.containers import leased_response
+from etagere.frontends.common import xml
 from etagere.frontends.common.headers import boolean, encode_base64, metadata, metadata_headers
 from etagere.frontends.common.message import Response
+from etagere.kernel.dates import format_iso
 from etagere.kernel.lease import LeaseKind
 from etagere.kernel.lease_request import parse_lease_request
 from etagere.kernel.ranges import content_range, parse_read_range
-from etagere.services.blob import blobs
-from etagere.services.blob.blobs import Snapshots
+from etagere.kv.contract import Body, Tx
+from etagere.services.blob import blobs, history, properties, tags
 from etagere.services.blob.guard import validators
+from etagere.services.blob.history import Snapshots
 from etagere.services.blob.records import BlobRecord
 
 range_digest_bytes_max: Final = 4 * 1024 * 1024
@@ -111,10 +116,14 @@ async def set_metadata(call: BlobCall) -> Response:
     record = await call.blobs.write(
         (where.part,),
         partial(
-            blobs.set_metadata, where=where, guard=call.guard(), metadata=metadata(call.request)
+            properties.set_metadata,
+            where=where,
+            guard=call.guard(),
+            metadata=metadata(call.request),
+            keeping=call.keeping(),
         ),
     )
-    return Response(200, {**validators(record), "x-ms-request-server-encrypted": "true"})
+    return Response(200, encode.written(record))
 
 
 async def set_properties(call: BlobCall) -> Response:
@@ -122,27 +131,96 @@ async def set_properties(call: BlobCall) -> Response:
     record = await call.blobs.write(
         (where.part,),
         partial(
-            blobs.set_headers,
+            properties.set_headers,
             where=where,
             guard=call.guard(),
             headers=decode.changed_headers(call.request),
+            keeping=call.keeping(),
         ),
     )
     return Response(200, validators(record))
 
 
-async def delete(call: BlobCall) -> Response:
+async def snapshot(call: BlobCall) -> Response:
     where = call.base()
+    taken, current = await call.blobs.write(
+        (where.part,),
+        partial(
+            history.snapshot,
+            where=where,
+            guard=call.guard(),
+            metadata=metadata(call.request),
+            keeping=call.keeping(),
+        ),
+    )
+    headers = encode.written(current)
+    headers.update(validators(taken))
+    headers["x-ms-snapshot"] = format_iso(Timestamp(taken.snapshot))
+    return Response(201, headers)
+
+
+async def delete(call: BlobCall) -> Response:
+    where, guard, keeping = call.where(), call.guard(), call.keeping()
+    snapshots = _snapshots(call)
+    if call.query("deletetype") is not None:
+        return await _delete_permanently(call)
+    body: Body[Tx, bool]
+    if where.snapshot or where.version:
+        if snapshots is not Snapshots.REFUSE:
+            # x-ms-delete-snapshots speaks of a blob's snapshots, and a snapshot has none.
+            raise Refused("InvalidOperation")
+        body = partial(history.delete_moment, where=where, guard=guard, keeping=keeping)
+    else:
+        body = partial(
+            history.delete, where=where, guard=guard, snapshots=snapshots, keeping=keeping
+        )
+    permanent = await call.blobs.write((where.part,), body)
+    return Response(202, {"x-ms-delete-type-permanent": "true" if permanent else "false"})
+
+
+def _snapshots(call: BlobCall) -> Snapshots:
     value = call.header("x-ms-delete-snapshots") or ""
     try:
-        snapshots = Snapshots(value.lower())
+        return Snapshots(value.lower())
     except ValueError:
         raise invalid_header("x-ms-delete-snapshots", value) from None
-    await call.blobs.write(
-        (where.part,),
-        partial(blobs.delete, where=where, guard=call.guard(), snapshots=snapshots),
-    )
+
+
+async def _delete_permanently(call: BlobCall) -> Response:
+    value = call.request.query["deletetype"]
+    if value.lower() != "permanent":
+        raise invalid_query("deletetype", value)
+    if not call.account.permanent_delete:
+        raise Refused("InvalidOperation", status=409)
+    where = call.where()
+    await call.blobs.write((where.part,), partial(history.delete_permanently, where=where))
     return Response(202, {"x-ms-delete-type-permanent": "true"})
+
+
+async def undelete(call: BlobCall) -> Response:
+    where = call.base()
+    await call.blobs.write((where.part,), partial(history.undelete, where=where))
+    return Response(200)
+
+
+async def get_tags(call: BlobCall) -> Response:
+    where, guard = call.where(), call.tag_guard()
+    found = await call.blobs.read(partial(tags.get_tags, where=where, guard=guard))
+    body = (xml.declaration + encode.tag_set(found)).encode()
+    return Response(200, {"Content-Type": "application/xml"}, body)
+
+
+async def set_tags(call: BlobCall) -> Response:
+    where, guard = call.where(), call.tag_guard()
+    if where.snapshot:
+        raise invalid_query("snapshot", call.request.query["snapshot"])
+    data = await call.request.body.read()
+    check_document_digests(call.request, data)
+    wanted = decode.tags_document(data)
+    await call.blobs.write(
+        (where.part,), partial(tags.set_tags, where=where, guard=guard, tags=wanted)
+    )
+    return Response(204)
 
 
 async def lease(call: BlobCall) -> Response:

@@ -1,9 +1,11 @@
 """The context of a Blob request, and what every handler reads from it first."""
 
+from typing import Final
+
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused, invalid_query
 from etagere.frontends.common.call import Call
-from etagere.kernel.conditions import parse_conditions
+from etagere.kernel.conditions import HeaderNames, blob_headers, parse_conditions
 from etagere.kernel.dates import parse_iso
 from etagere.kernel.lease_request import parse_lease_id
 from etagere.kv.contract import Partition
@@ -11,7 +13,12 @@ from etagere.services.blob import keys
 from etagere.services.blob.blobs import Where
 from etagere.services.blob.containers import Place, place
 from etagere.services.blob.guard import Guard
+from etagere.services.blob.history import Keeping, nothing_kept
 from etagere.services.blob.service import BlobService
+
+blob_conditions_since: Final = "2026-02-06"
+tag_headers: Final = HeaderNames("-", "-", "-", "-", "x-ms-if-tags")
+"""Of which only the last can be sent."""
 
 
 class BlobCall(Call):
@@ -34,9 +41,23 @@ class BlobCall(Call):
         lease_id = self.request.headers.get("x-ms-lease-id")
         return Guard(lease_id=parse_lease_id(lease_id) if lease_id else None, version=self.version)
 
+    def keeping(self) -> Keeping:
+        """What the account keeps of what is overwritten or deleted."""
+        retention = self.properties.delete_retention
+        if not (self.account.versioning or retention.enabled):
+            return nothing_kept
+        return Keeping(self.account.versioning, retention.days if retention.enabled else 0)
+
     def guard_of_conditions(self) -> Guard:
         """The conditions alone, for lease actions, which have rules of their own for ids."""
         return Guard(parse_conditions(self.request.headers), None, self.version)
+
+    def tag_guard(self) -> Guard:
+        """Operations on tags take `x-ms-if-tags`, and since 2026-02-06 `x-ms-blob-if-*`; the plain
+        conditional headers are not theirs."""
+        headers = self.request.headers
+        names = tag_headers if self.version < blob_conditions_since else blob_headers
+        return Guard(parse_conditions(headers, names), self.lease_guard().lease_id, self.version)
 
     @property
     def part(self) -> Partition:

@@ -1,16 +1,21 @@
 """Blob requests as request values: headers, query and XML, checked before anything is looked up."""
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import unquote_plus
 
 from etagere.base.errors import Refused, invalid_header, invalid_query, missing_query
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import decode_base64, digest, metadata
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.paging import decode_marker
+from etagere.kernel.tag_predicate import TagSyntaxError, parse_tag_search
 from etagere.services.blob.block_blobs import NewBlob, Source, Wanted, committed_blocks_max
 from etagere.services.blob.listing import ListBlobs, Position, results_max
 from etagere.services.blob.records import ContentHeaders, PublicAccess
+from etagere.services.blob.tags import FindBlobs
 
 block_id_bytes_max: Final = 64
 block_list_bytes_max: Final = 16 * 1024 * 1024
@@ -103,6 +108,7 @@ def new_blob(request: Request, *, standard: bool, may_overwrite: bool) -> NewBlo
     return NewBlob(
         headers=content_headers(request, standard=standard),
         metadata=metadata(request),
+        tags=tags_header(request),
         may_overwrite=may_overwrite,
     )
 
@@ -206,5 +212,85 @@ def _position(marker: str, start_from: str) -> Position:
             return Position(name, moment)
         case (str(name), *_):
             return Position(name)
+        case _:
+            raise invalid_query("marker", marker)
+
+
+def tags_header(request: Request) -> dict[str, str]:
+    """`x-ms-tags`: pairs as in a query, URL-encoded."""
+    value = request.headers.get("x-ms-tags")
+    if not value:
+        return {}
+    pairs = []
+    for item in value.split("&"):
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise invalid_header("x-ms-tags", value)
+        pairs.append((unquote_plus(key), unquote_plus(text)))
+    return _tags(pairs)
+
+
+def tags_document(data: bytes) -> dict[str, str]:
+    root = xml.parse(data, "Tags")
+    tag_set = root.child("TagSet")
+    if tag_set is None:
+        raise xml.invalid_document("The element TagSet is missing.")
+    pairs = []
+    for node in tag_set.children:
+        key, value = node.text_of("Key"), node.text_of("Value")
+        if node.name != "Tag" or key is None or value is None:
+            raise xml.invalid_document("A TagSet has Tags, each with a Key and a Value.")
+        pairs.append((key, value))
+    return _tags(pairs)
+
+
+tags_max: Final = 10
+tag_key_chars_max: Final = 128
+tag_value_chars_max: Final = 256
+_tag_text: Final = re.compile(r"[a-zA-Z0-9 +\-./:=_]*", re.ASCII)
+
+
+def _tags(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    if len(pairs) > tags_max:
+        raise Refused("TagsTooLarge")
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if not key:
+            raise Refused("EmptyTagName")
+        if key in found:
+            raise Refused("DuplicateTagNames")
+        if len(key) > tag_key_chars_max or len(value) > tag_value_chars_max:
+            raise Refused("TagsTooLarge")
+        if _tag_text.fullmatch(key) is None or _tag_text.fullmatch(value) is None:
+            raise Refused("InvalidTag")
+        found[key] = value
+    return found
+
+
+def find_blobs(request: Request, container: str | None, limit: int | None) -> FindBlobs:
+    query = request.query
+    text = query.get("where")
+    if not text:
+        raise missing_query("where")
+    try:
+        search = parse_tag_search(text, in_account=container is None)
+    except TagSyntaxError as error:
+        raise invalid_query("where", text, str(error)) from None
+    if container is not None:
+        search = dataclasses.replace(search, container=container)
+    return FindBlobs(
+        search,
+        start=_tagged_position(query.get("marker", "")),
+        limit=results_max if limit is None else limit,
+        versions="versions" in includes(request, frozenset({"versions", "deleted"})),
+    )
+
+
+def _tagged_position(marker: str) -> tuple[str, str]:
+    if not marker:
+        return "", ""
+    match decode_marker(marker):
+        case (str(container), str(name)):
+            return container, name
         case _:
             raise invalid_query("marker", marker)

@@ -29,6 +29,7 @@ from etagere.services.blob.records import (
     Piece,
     PublicAccess,
 )
+from etagere.services.blob.tags import FindBlobs, TaggedPage
 
 type_names: Final = {
     BlobType.BLOCK: "BlockBlob",
@@ -69,6 +70,15 @@ def container_headers(record: ContainerRecord, now: Timestamp) -> dict[str, str]
     return headers
 
 
+def written(record: BlobRecord) -> dict[str, str]:
+    """What operations that write a blob say of it."""
+    headers = validators(record)
+    headers["x-ms-request-server-encrypted"] = "true"
+    if record.version:
+        headers["x-ms-version-id"] = format_iso(Timestamp(record.version))
+    return headers
+
+
 def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
     """What Get Blob and Get Blob Properties say alike; length and digest depend on the range."""
     content = record.headers
@@ -89,6 +99,8 @@ def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
     headers["x-ms-server-encrypted"] = "true"
     if not record.snapshot:
         headers.update(lease_headers(record, now))
+        if record.version:
+            headers["x-ms-version-id"] = format_iso(Timestamp(record.version))
     if record.metadata:
         headers.update(metadata_headers(record.metadata))
     if record.tags:
@@ -326,3 +338,31 @@ def _blocks(name: str, pieces: list[Piece]) -> str:
 
 def _flag(value: bool) -> str:
     return "true" if value else "false"
+
+
+def tagged_blobs(
+    page: TaggedPage, wanted: FindBlobs, *, endpoint: str, asked: tuple[str, str, str]
+) -> bytes:
+    """Find Blobs by Tags; `asked` is the request's Where, Marker and MaxResults."""
+    where, marker, limit = asked
+    parts = [
+        xml.declaration,
+        f'<EnumerationResults ServiceEndpoint="{xml.quote(endpoint)}">',
+        xml.element("Where", where),
+        xml.element("Marker", marker or None),
+        xml.element("MaxResults", limit or None),
+        "<Blobs>",
+    ]
+    for found in page.blobs:
+        version = ""
+        if wanted.versions and found.record.version:
+            version = xml.element("VersionId", format_iso(Timestamp(found.record.version)))
+            version += xml.element("IsCurrentVersion", _flag(found.current))
+        matched = {c.name: found.record.tags[c.name] for c in wanted.search.comparisons}
+        parts.append(
+            f"<Blob>{xml.element('Name', found.name)}"
+            f"{xml.element('ContainerName', found.container)}{version}{tag_set(matched)}</Blob>"
+        )
+    following = "" if page.next is None else encode_marker(*page.next)
+    parts += ["</Blobs>", xml.element("NextMarker", following), "</EnumerationResults>"]
+    return "".join(parts).encode()

@@ -5,14 +5,13 @@ does cannot come apart.  What an overwritten or deleted blob held is let go of i
 transaction; where it is kept (snapshots, versions, soft delete) is `retire`'s business.
 """
 
-from enum import Enum
 from typing import NamedTuple
 
 import msgspec
 
 from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
-from etagere.kernel.lease import Lease, LeaseChange, LeaseKind, LeaseRequest, act
+from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, act
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
@@ -28,7 +27,6 @@ from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
     ContainerRecord,
-    ContentHeaders,
     blobs,
     staged_blocks,
 )
@@ -103,31 +101,6 @@ def must_be(record: BlobRecord, kind: BlobType) -> None:
         raise Refused("InvalidBlobType")
 
 
-async def set_metadata(tx: Tx, where: Where, guard: Guard, metadata: dict[str, str]) -> BlobRecord:
-    standing = await stand(tx, where)
-    lease = admit_write(standing.record, guard, tx.now, WriteKind.UPDATE)
-    record = must_exist(standing.record)
-    return _changed(tx, standing.home, where.name, record, lease, metadata=metadata)
-
-
-async def set_headers(tx: Tx, where: Where, guard: Guard, headers: ContentHeaders) -> BlobRecord:
-    """Set Blob Properties: the six content headers are replaced together."""
-    standing = await stand(tx, where)
-    lease = admit_write(standing.record, guard, tx.now, WriteKind.SET_PROPERTIES)
-    record = must_exist(standing.record)
-    return _changed(tx, standing.home, where.name, record, lease, headers=headers)
-
-
-def _changed(
-    tx: Tx, home: Home, name: str, record: BlobRecord, lease: Lease | None, **fields: object
-) -> BlobRecord:
-    changed = msgspec.structs.replace(
-        record, etag=tx.stamp(), modified=tx.now, lease=lease, **fields
-    )
-    save(tx, home, name, changed)
-    return changed
-
-
 class Leased(NamedTuple):
     record: BlobRecord
     change: LeaseChange
@@ -144,49 +117,6 @@ async def lease(tx: Tx, where: Where, guard: Guard, request: LeaseRequest, fresh
     record = msgspec.structs.replace(record, lease=change.lease)
     save(tx, standing.home, where.name, record)
     return Leased(record, change)
-
-
-class Snapshots(Enum):
-    """What deleting a blob does about its snapshots (x-ms-delete-snapshots)."""
-
-    REFUSE = ""
-    INCLUDE = "include"
-    ONLY = "only"
-
-
-async def delete(tx: Tx, where: Where, guard: Guard, snapshots: Snapshots) -> None:
-    standing = await stand(tx, where)
-    home, record = standing.home, standing.record
-    if record is None and await _discard_uncommitted(tx, home, where.name, guard):
-        return
-    admit_write(record, guard, tx.now, WriteKind.UPDATE)
-    record = must_exist(record)
-    await _delete_snapshots(tx, home, where.name, snapshots)
-    if snapshots is Snapshots.ONLY:
-        return
-    await drop_staged(tx, home, where.name)
-    await content.let_go(tx, home, record)
-    tx.delete(home.part, keys.blob(home.generation, where.name))
-
-
-async def _delete_snapshots(tx: Tx, home: Home, name: str, what: Snapshots) -> None:
-    begin, end = keys.snapshots_of(home.generation, name)
-    while rows := await tx.scan(home.part, begin, end, limit=256):
-        if what is Snapshots.REFUSE:
-            raise Refused("SnapshotsPresent")
-        for key, raw in rows:
-            await content.let_go(tx, home, blobs.decode(raw))
-            tx.delete(home.part, key)
-        begin = after(rows[-1][0])
-
-
-async def _discard_uncommitted(tx: Tx, home: Home, name: str, guard: Guard) -> bool:
-    """Deleting a blob that has only staged blocks discards them (since 2013-08-15)."""
-    if await tx.get(home.part, keys.unfinished(home.generation, name)) is None:
-        return False
-    admit_write(None, guard, tx.now, WriteKind.UPDATE)
-    await drop_staged(tx, home, name)
-    return True
 
 
 async def drop_staged(tx: Tx, home: Home, name: str) -> None:

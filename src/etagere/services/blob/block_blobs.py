@@ -23,6 +23,7 @@ from etagere.services.blob import content, keys
 from etagere.services.blob.blobs import Where, drop_staged, must_be, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.guard import Guard, admit_write
+from etagere.services.blob.history import Keeping, must_be_mutable, supersede
 from etagere.services.blob.received import Received, keep
 from etagere.services.blob.records import (
     BlobRecord,
@@ -34,6 +35,7 @@ from etagere.services.blob.records import (
     staged_blocks,
     uncommitted_blobs,
 )
+from etagere.services.blob.tag_index import remember
 
 committed_blocks_max: Final = 50_000
 uncommitted_blocks_max: Final = 100_000
@@ -51,7 +53,7 @@ class NewBlob:
 
 
 async def put(
-    tx: Tx, where: Where, guard: Guard, wanted: NewBlob, received: Received
+    tx: Tx, where: Where, guard: Guard, wanted: NewBlob, received: Received, keeping: Keeping
 ) -> BlobRecord:
     """Put Blob: replaces content, properties, metadata and tags, keeps lease and snapshots.
 
@@ -68,6 +70,7 @@ async def put(
         wanted,
         lease,
         pieces,
+        keeping,
         is_listed=False,
         md5=received.md5,
     )
@@ -81,6 +84,7 @@ async def replace(
     wanted: NewBlob,
     lease: Lease | None,
     pieces: Sequence[Piece],
+    keeping: Keeping,
     *,
     is_listed: bool,
     md5: bytes = b"",
@@ -90,12 +94,15 @@ async def replace(
         if not wanted.may_overwrite:
             raise Refused("UnauthorizedBlobOverwrite")
         must_be(old, BlobType.BLOCK)
-        await content.let_go(tx, home, old)
+        must_be_mutable(old, tx.now)
+    await supersede(tx, home, name, old, keeping)
     await drop_staged(tx, home, name)
     layout = await content.lay_out(tx, home, pieces)
+    stamp = tx.stamp()
     record = BlobRecord(
         kind=BlobType.BLOCK,
-        etag=tx.stamp(),
+        etag=stamp,
+        version=stamp if keeping.versioning else 0,
         modified=tx.now,
         created=tx.now if old is None else old.created,
         size=sum(piece.size for piece in pieces),
@@ -110,6 +117,7 @@ async def replace(
         tier=wanted.tier or ("" if old is None else old.tier),
     )
     save(tx, home, name, record)
+    remember(tx, home, name, keys.current_moment, wanted.tags)
     return record
 
 
@@ -191,7 +199,12 @@ class Wanted(NamedTuple):
 
 
 async def commit(
-    tx: Tx, where: Where, guard: Guard, wanted: NewBlob, blocks: Sequence[Wanted]
+    tx: Tx,
+    where: Where,
+    guard: Guard,
+    wanted: NewBlob,
+    blocks: Sequence[Wanted],
+    keeping: Keeping,
 ) -> BlobRecord:
     """Put Block List: all or nothing; staged blocks that are not listed are discarded."""
     standing = await stand(tx, where)
@@ -204,7 +217,7 @@ async def commit(
     pieces = [await _look_up(tx, home, where.name, block, committed, staged) for block in blocks]
     # Every mention holds its piece; what staging held goes with the staged rows, in `replace`.
     await content.hold(tx, home, pieces)
-    return await replace(tx, home, where.name, old, wanted, lease, pieces, is_listed=True)
+    return await replace(tx, home, where.name, old, wanted, lease, pieces, keeping, is_listed=True)
 
 
 async def _committed(

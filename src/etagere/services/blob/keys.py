@@ -23,6 +23,7 @@ while a new container of the same name already fills its own.
       garbage      gen, moment, list id          -> nothing: a piece list without holders, to be
                                                     taken apart from that moment on
       tags         gen, key, value, name, moment -> nothing: the index that Find Blobs by Tags reads
+      expiries     gen, until, name, moment      -> nothing: when a row in the trash may go
 """
 
 from enum import IntEnum, unique
@@ -56,6 +57,7 @@ class RowKind(IntEnum):
     HOLDERS = 10
     GARBAGE = 11
     TAG = 12
+    EXPIRY = 13
 
 
 _container: Final = int(RowKind.CONTAINER)
@@ -70,6 +72,10 @@ _pieces: Final = int(RowKind.PIECES)
 _holders: Final = int(RowKind.HOLDERS)
 _garbage: Final = int(RowKind.GARBAGE)
 _tags: Final = int(RowKind.TAG)
+_expiries: Final = int(RowKind.EXPIRY)
+
+current_moment: Final = 2**63
+"""Stands for the current blob among the moments of its versions, after all of them."""
 
 Range = tuple[bytes, bytes]
 
@@ -265,3 +271,48 @@ def held_id(key: bytes) -> int:
     found = unpack(key)[2]
     assert isinstance(found, int)
     return found
+
+
+def tags_of_key(generation: int, key: str) -> Range:
+    return range_of(_tags, generation, key)
+
+
+def tags_of_value(generation: int, key: str, value: str) -> Range:
+    return range_of(_tags, generation, key, value)
+
+
+def tagged(key: bytes) -> tuple[str, int]:
+    """The blob, and the version of it, that a row of the tag index names."""
+    *_, name, moment = unpack(key)
+    assert isinstance(name, str)
+    assert isinstance(moment, int)
+    return name, moment
+
+
+def moment_of(key: bytes) -> int:
+    """The moment at the end of a snapshot's, version's or trash row's key."""
+    moment = unpack(key)[-1]
+    assert isinstance(moment, int)
+    return moment
+
+
+def expiry(generation: int, until: int, name: str, moment: int) -> bytes:
+    return pack(_expiries, generation, until, name, moment)
+
+
+def all_expiries(generation: int) -> Range:
+    return range_of(_expiries, generation)
+
+
+class Expiry(NamedTuple):
+    until: Timestamp
+    name: str
+    moment: int
+
+
+def read_expiry(key: bytes) -> Expiry:
+    _, _, until, name, moment = unpack(key)
+    assert isinstance(until, int)
+    assert isinstance(name, str)
+    assert isinstance(moment, int)
+    return Expiry(Timestamp(until), name, moment)

@@ -70,10 +70,6 @@ class BlobPage(NamedTuple):
     next: Position | None
 
 
-_current_moment: Final = 2**63
-"""Sorts the current blob after its snapshots and versions."""
-
-
 class _Row(NamedTuple):
     name: str
     moment: int
@@ -109,7 +105,7 @@ class _Cursor:
         key, raw = self._rows[self._at]
         items = unpack(key)
         name = items[2]
-        moment = items[3] if len(items) > 3 else _current_moment
+        moment = items[3] if len(items) > 3 else keys.current_moment
         assert isinstance(name, str)
         assert isinstance(moment, int)
         return _Row(name, moment, key, raw)

@@ -14,7 +14,7 @@ from etagere.base.clock import Timestamp, seconds
 from etagere.extents import references
 from etagere.kv.contract import Engine, Partition, ReadTx, Tx
 from etagere.kv.tuples import after
-from etagere.services.blob import content, keys
+from etagere.services.blob import content, history, keys
 from etagere.services.blob.blobs import drop_staged
 from etagere.services.blob.containers import container_names
 from etagere.services.blob.content import Home
@@ -47,6 +47,7 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
         if generation is not None:
             home = Home(part, generation)
             again = min(again, await _sweep_lists(service.engine, home, now) or again)
+            again = min(again, await _sweep_trash(service.engine, home) or again)
             await _sweep_staged(service.engine, home)
         again = min(again, await _reap(service, part, now) or again)
     again = min(again, await _end_retention(service.engine, account, now) or again)
@@ -72,6 +73,21 @@ async def _reap(service: BlobService, part: Partition, now: Timestamp) -> Timest
     while await references.reap(service.engine, service.extents, part, now):
         pass
     return await service.engine.read(partial(references.next_due, part=part))
+
+
+# ---- soft-deleted blobs whose retention is over
+
+
+async def _sweep_trash(engine: Engine, home: Home) -> Timestamp | None:
+    """Returns when the next one's will be."""
+    while True:
+        now, due = await engine.write((home.part,), partial(_expire, home=home))
+        if due is None or due > now:
+            return due
+
+
+async def _expire(tx: Tx, home: Home) -> tuple[Timestamp, Timestamp | None]:
+    return tx.now, await history.expire(tx, home, rows_per_step)
 
 
 # ---- piece lists that nobody holds

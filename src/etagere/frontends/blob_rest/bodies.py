@@ -1,0 +1,81 @@
+"""Bodies of Blob requests, and their digests (Azure: 'Put Blob', Content-MD5)."""
+
+import hashlib
+
+from awscrt.checksums import crc64nvme
+
+from etagere.base.errors import Refused
+from etagere.frontends.blob_rest import decode
+from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.common.headers import body_length, digest, encode_base64
+from etagere.frontends.common.message import Request
+from etagere.services.blob.received import Received
+
+
+async def receive(call: BlobCall, limit: int, *, md5: bool, also: bytes = b"") -> Received:
+    """Take the body in, with its digests, and check it against those that the client sent.
+
+    `also` is another MD5 that the body must have (Put Blob's x-ms-blob-content-md5), or b"".
+    """
+    request = call.request
+    length = body_length(request)
+    if length > limit:
+        raise decode.too_large(limit)
+    sent_md5, sent_crc64 = _sent_digests(request)
+    body = await call.blobs.receive(
+        request.body.chunks(), length, limit, md5=md5 or sent_md5 is not None
+    )
+    try:
+        _compare_md5(sent_md5, body.md5)
+        _compare_md5(also or None, body.md5)
+        _compare_crc64(sent_crc64, body.crc64)
+    except Refused:
+        await call.blobs.discard(body)
+        raise
+    return body
+
+
+def _sent_digests(request: Request) -> tuple[bytes | None, bytes | None]:
+    md5 = digest(request, "content-md5", "md5")
+    crc64 = digest(request, "x-ms-content-crc64", "crc64")
+    if md5 is not None and crc64 is not None:
+        raise Refused("BothCrc64AndMd5HeaderPresent")
+    return md5, crc64
+
+
+def _compare_md5(sent: bytes | None, found: bytes) -> None:
+    if sent is not None and sent != found:
+        raise Refused(
+            "Md5Mismatch",
+            {
+                "UserSpecifiedMd5": encode_base64(sent),
+                "ServerCalculatedMd5": encode_base64(found),
+            },
+        )
+
+
+def _compare_crc64(sent: bytes | None, found: bytes) -> None:
+    if sent is not None and sent != found:
+        raise Refused(
+            "Crc64Mismatch",
+            {
+                "UserSpecifiedCrc64": encode_base64(sent),
+                "ServerCalculatedCrc64": encode_base64(found),
+            },
+        )
+
+
+def check_document_digests(request: Request, data: bytes) -> None:
+    """Of an XML body, which the digests in the headers then speak of."""
+    md5, crc64 = _sent_digests(request)
+    if md5 is not None:
+        _compare_md5(md5, hashlib.md5(data, usedforsecurity=False).digest())
+    if crc64 is not None:
+        _compare_crc64(crc64, crc64nvme(data).to_bytes(8, "little"))
+
+
+def transfer_digest(call: BlobCall, body: Received) -> dict[str, str]:
+    """Put Block and its kin return the kind of digest that the request had, CRC64 by default."""
+    if "content-md5" in call.request.headers:
+        return {"Content-MD5": encode_base64(body.md5)}
+    return {"x-ms-content-crc64": encode_base64(body.crc64)}

@@ -1,0 +1,55 @@
+"""Set Blob Metadata and Set Blob Properties: the record changes, the content stays."""
+
+import msgspec
+
+from etagere.kernel.conditions import WriteKind
+from etagere.kernel.lease import Lease
+from etagere.kv.contract import Tx
+from etagere.services.blob.blobs import Standing, Where, must_exist, save, stand
+from etagere.services.blob.guard import Guard, admit_write
+from etagere.services.blob.history import (
+    Keeping,
+    keep_before_change,
+    makes_version,
+    must_be_mutable,
+)
+from etagere.services.blob.records import BlobRecord, ContentHeaders
+
+
+async def set_metadata(
+    tx: Tx, where: Where, guard: Guard, metadata: dict[str, str], keeping: Keeping
+) -> BlobRecord:
+    standing = await stand(tx, where)
+    lease = admit_write(standing.record, guard, tx.now, WriteKind.UPDATE)
+    return await change(tx, standing, where.name, lease, keeping, metadata=metadata)
+
+
+async def set_headers(
+    tx: Tx, where: Where, guard: Guard, headers: ContentHeaders, keeping: Keeping
+) -> BlobRecord:
+    """The six content headers are replaced together."""
+    standing = await stand(tx, where)
+    lease = admit_write(standing.record, guard, tx.now, WriteKind.SET_PROPERTIES)
+    record = must_exist(standing.record)
+    keeping = keeping if makes_version(record.kind) else Keeping()
+    return await change(tx, standing, where.name, lease, keeping, headers=headers)
+
+
+async def change(
+    tx: Tx,
+    standing: Standing,
+    name: str,
+    lease: Lease | None,
+    keeping: Keeping,
+    **fields: object,
+) -> BlobRecord:
+    """Change the current blob's record, with a new ETag and, where versions are kept, as a new
+    version."""
+    home, record = standing.home, must_exist(standing.record)
+    must_be_mutable(record, tx.now)
+    stamp = tx.stamp()
+    if await keep_before_change(tx, home, name, record, keeping):
+        fields["version"] = stamp
+    changed = msgspec.structs.replace(record, etag=stamp, modified=tx.now, lease=lease, **fields)
+    save(tx, home, name, changed)
+    return changed
