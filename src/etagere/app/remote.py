@@ -1,33 +1,36 @@
 """What the command line asks of a running server's admin API."""
 
 import http.client
-import json
 import re
-import ssl
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from etagere.app.admin_client import AdminClient, AdminRefused
 from etagere.app.configuration import Unusable
 
-answer_seconds_max: Final = 60.0
 _units: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _duration: Final = re.compile(r"(-?\d+(?:\.\d+)?)([smhd]?)")
 
 
 def ask(admin: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:
     """Print the answer; 0, or 1 with the server's complaint."""
-    status, text = _request(admin, method, path, body)
-    if 200 <= status < 300:
-        sys.stdout.write(text)
-        return 0
     try:
-        complaint = json.loads(text)["error"]
-    except (ValueError, KeyError, TypeError):
-        complaint = text.strip() or f"status {status}"
-    sys.stderr.write(f"etagere: {complaint}\n")
-    return 1
+        client = AdminClient(admin)
+    except ValueError as error:
+        raise Unusable(
+            f'"{admin}" is no address; use http://127.0.0.1:10080.', usage=True
+        ) from error
+    try:
+        sys.stdout.write(client.text(method, path, body))
+    except AdminRefused as refused:
+        sys.stderr.write(f"etagere: {refused}\n")
+        return 1
+    except (OSError, http.client.HTTPException) as error:
+        raise Unusable(
+            f"no answer from {admin} ({error}); is the server running, with that --admin-port?"
+        ) from error
+    return 0
 
 
 def clock(admin: str, action: str, value: str | None) -> int:
@@ -55,32 +58,3 @@ def faults(admin: str, action: str, point: str | None, options: Mapping[str, Any
     names = ("operation", "count", "skip", "probability", "seed", "seconds", "code")
     given = {name: options[name] for name in names if options[name] is not None}
     return ask(admin, "POST", "/faults", {"point": point, **given})
-
-
-def _request(admin: str, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, str]:
-    url = urlsplit(admin if "://" in admin else f"http://{admin}")
-    connection: http.client.HTTPConnection
-    try:
-        host, port = url.hostname or "127.0.0.1", url.port
-    except ValueError as error:
-        raise Unusable(
-            f'"{admin}" is no address; use http://127.0.0.1:10080.', usage=True
-        ) from error
-    if url.scheme == "https":
-        # Whoever asks names the server on this machine; its certificate may be one of our own.
-        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above
-        connection = http.client.HTTPSConnection(
-            host, port, timeout=answer_seconds_max, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=answer_seconds_max)
-    try:
-        connection.request(method, path, None if body is None else json.dumps(body))
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        raise Unusable(
-            f"no answer from {admin} ({error}); is the server running, with that --admin-port?"
-        ) from error
-    finally:
-        connection.close()

@@ -1,0 +1,44 @@
+"""The shipped pytest plugin, in a project of its own, run by a pytest of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+project = Path(__file__).parent / "project"
+
+
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_a_project_uses_the_fixtures(tmp_path, mode):
+    shutil.copytree(project, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "project" / "pytest.ini").write_text(f"[pytest]\netagere_mode = {mode}\n")
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=60"],
+        cwd=tmp_path / "project",
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        # Settings for somebody's own server have no say in a test's.
+        env={**os.environ, "ETAGERE_BLOB_PORT": "1", "AZURITE_ACCOUNTS": "nonsense"},
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "9 passed" in found.stdout
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\netagere_args = --in-memory --workers 3\n")
+    (tmp_path / "test_it.py").write_text("def test_it(etagere_server): pass\n")
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert found.returncode == 1
+    assert "--workers needs a store on disk; leave --in-memory out." in found.stdout
