@@ -20,6 +20,7 @@ from etagere.base.clock import Clock, Timestamp
 from etagere.base.errors import Refused
 from etagere.frontends.common.call import Call
 
+C = TypeVar("C", bound=Call)
 C_contra = TypeVar("C_contra", bound=Call, contravariant=True)
 
 BearerCheck = Callable[[str, SignedRequest, Timestamp], Awaitable[Claims]]
@@ -42,7 +43,7 @@ class Authenticator:
         self._bearer = bearer
         self._tokens = SasCache()
 
-    async def identify(self, call: Call, service: PolicySource[Call]) -> Identity:
+    async def identify(self, call: C, service: PolicySource[C]) -> Identity:
         """The identity that the request proves; raises Refused where the proof is wrong."""
         request = call.request
         authorization = request.headers.get("authorization")
@@ -52,7 +53,7 @@ class Authenticator:
             return await self._by_token(call, service)
         return anonymous
 
-    async def _by_header(self, call: Call, service: PolicySource[Call], header: str) -> Identity:
+    async def _by_header(self, call: C, service: PolicySource[C], header: str) -> Identity:
         signed = signed_request(call, service.letter)
         match parse_authorization(header):
             case KeyCredential(scheme, account, signature):
@@ -72,7 +73,7 @@ class Authenticator:
                 return BearerIdentity(claims)
 
     async def _by_token(
-        self, call: Call, service: PolicySource[Call], bearer: Claims | None = None
+        self, call: C, service: PolicySource[C], bearer: Claims | None = None
     ) -> Identity:
         signed = signed_request(call, service.letter)
         sas = self._tokens.parse(signed)

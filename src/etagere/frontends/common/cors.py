@@ -15,10 +15,10 @@ _simple_exposed: Final = frozenset(
 
 def preflight(request: Request, rules: Sequence[CorsRule]) -> Response:
     """Answer OPTIONS.  The resource need not exist and nobody is authenticated."""
-    origin = request.headers.get("origin")
+    origin = request.headers.get("origin", "")
     method = request.headers.get("access-control-request-method", "")
     if not origin:
-        raise invalid_header("Origin", origin or "")
+        raise invalid_header("Origin", origin)
     if method.upper() not in _methods:
         raise invalid_header("Access-Control-Request-Method", method)
     wanted = request.headers.get("access-control-request-headers")
