@@ -114,7 +114,8 @@ class _Census:
                 self._tell(f"{found} {what}, where there should be {expected}")
 
     async def _count(self, tx: ReadTx, key: bytes, message: Message) -> None:
-        generation, order = self.head.generation, keys.message_order(key)
+        generation = self.head.generation
+        order = keys.message_order(generation, key)
         self.last_stamp = max(self.last_stamp, order, message.custody.token)
         due = keys.due(generation, message.custody.until, order)
         if await tx.get(self.part, due) != key:

@@ -24,7 +24,7 @@ from typing import Final
 
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition
-from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
+from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack, unpack_from
 
 service: Final = "queue"
 
@@ -103,8 +103,9 @@ def messages(generation: int) -> Range:
     return range_of(_message, generation)
 
 
-def message_order(key: bytes) -> int:
-    order = unpack(key)[2]
+def message_order(generation: int, key: bytes) -> int:
+    """The order of a message of this generation, from its key."""
+    (order,), _ = unpack_from(key, len(_prefix(_message, generation)))
     assert isinstance(order, int)
     return order
 

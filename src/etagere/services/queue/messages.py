@@ -34,7 +34,7 @@ from etagere.services.queue.receipts import (
 )
 from etagere.services.queue.records import Message, QueueHead, text_carried_bytes_max
 
-expired_passed_max: Final = 200
+expired_passed_max: Final = 400
 """How many expired messages a Get or Peek steps over before it stops to have them removed."""
 
 _rows_looked_at: Final = 64
@@ -80,13 +80,16 @@ class SeenMessage(NamedTuple):
 async def put(tx: Tx, part: Partition, wanted: PutMessage) -> SeenMessage:
     """Put Message; the receipt is good at once, without a Get."""
     head = await open_queue(tx, part)
-    order = tx.stamp()
-    custody = Custody(order, Timestamp(tx.now + wanted.visibility_seconds * ticks_per_second), 0)
-    row = _Row(head.generation, order, Message(wanted.tail, tx.now, _end(tx, wanted), custody, ""))
-    if row.message.expires != timestamp_never:
-        tx.put(part, row.expiry_key, row.key)
-    message = _with_text(tx, part, row, wanted.text)
-    _store(tx, part, row, message)
+    generation, order = head.generation, tx.stamp()
+    visible = Timestamp(tx.now + wanted.visibility_seconds * ticks_per_second)
+    message = Message(wanted.tail, tx.now, _end(tx, wanted), Custody(order, visible, 0), "")
+    key, due = keys.message(generation, order), keys.due(generation, visible, order)
+    row = _Row(generation, order, key, due, message)
+    message = _with_text(tx, part, row, message, wanted.text)
+    tx.put(part, key, records.messages.encode(message))
+    tx.put(part, due, key)
+    if message.expires != timestamp_never:
+        tx.put(part, row.expiry_key, key)
     _count(tx, part, head, 1)
     return _seen(order, message, wanted.text)
 
@@ -155,7 +158,7 @@ async def update(
     custody = extend(row.message.custody, tx.stamp(), tx.now, duration)
     message = msgspec.structs.replace(row.message, custody=custody)
     if wanted.text is not None:
-        message = _with_text(tx, part, row.with_message(message), wanted.text)
+        message = _with_text(tx, part, row, message, wanted.text)
     _store(tx, part, row, message)
     return _seen(row.order, message, "")
 
@@ -188,11 +191,10 @@ class _Row(NamedTuple):
 
     generation: int
     order: int
+    key: bytes
+    due: bytes
+    """Its key in the index of due times."""
     message: Message
-
-    @property
-    def key(self) -> bytes:
-        return keys.message(self.generation, self.order)
 
     @property
     def text_key(self) -> bytes:
@@ -201,12 +203,6 @@ class _Row(NamedTuple):
     @property
     def expiry_key(self) -> bytes:
         return keys.expiry(self.generation, self.message.expires, self.order)
-
-    def due_key(self) -> bytes:
-        return keys.due(self.generation, self.message.custody.until, self.order)
-
-    def with_message(self, message: Message) -> "_Row":
-        return _Row(self.generation, self.order, message)
 
 
 class _Found(NamedTuple):
@@ -223,8 +219,8 @@ async def _visible(tx: ReadTx, part: Partition, generation: int, count: int) -> 
     limit = count
     while True:
         rows = await tx.scan(part, begin, end, limit=limit)
-        for _, key in rows:
-            row = await _read(tx, part, generation, key)
+        for due, key in rows:
+            row = await _read(tx, part, generation, key, due)
             phase = phase_of(row.message.custody, tx.now, pop_receipts, row.message.expires)
             if phase is Phase.EXPIRED:
                 expired.append(row)
@@ -239,10 +235,19 @@ async def _visible(tx: ReadTx, part: Partition, generation: int, count: int) -> 
         begin, limit = after(rows[-1][0]), _rows_looked_at
 
 
-async def _read(tx: ReadTx, part: Partition, generation: int, key: bytes) -> _Row:
+async def _read(
+    tx: ReadTx, part: Partition, generation: int, key: bytes, due: bytes | None = None
+) -> _Row:
     raw = await tx.get(part, key)
     assert raw is not None, "an index names only messages that are there"
-    return _Row(generation, keys.message_order(key), records.messages.decode(raw))
+    return _row(generation, keys.message_order(generation, key), key, due, raw)
+
+
+def _row(generation: int, order: int, key: bytes, due: bytes | None, raw: bytes) -> _Row:
+    message = records.messages.decode(raw)
+    if due is None:
+        due = keys.due(generation, message.custody.until, order)
+    return _Row(generation, order, key, due, message)
 
 
 async def _held(
@@ -264,11 +269,12 @@ async def _held(
 
 
 async def _named(tx: ReadTx, part: Partition, head: QueueHead, named: MessageKey) -> _Row | None:
-    raw = await tx.get(part, keys.message(head.generation, named.order))
+    key = keys.message(head.generation, named.order)
+    raw = await tx.get(part, key)
     if raw is None:
         return None
-    message = records.messages.decode(raw)
-    return _Row(head.generation, named.order, message) if message.tail == named.tail else None
+    row = _row(head.generation, named.order, key, None, raw)
+    return row if row.message.tail == named.tail else None
 
 
 async def _text(tx: ReadTx, part: Partition, row: _Row) -> str:
@@ -279,30 +285,29 @@ async def _text(tx: ReadTx, part: Partition, row: _Row) -> str:
     return raw.decode()
 
 
-def _with_text(tx: Tx, part: Partition, row: _Row, text: str) -> Message:
+def _with_text(tx: Tx, part: Partition, row: _Row, message: Message, text: str) -> Message:
     """The record with another text, which is put where its length says."""
     raw = text.encode()
     if len(raw) <= text_carried_bytes_max:
-        if row.message.text is None:
+        if message.text is None:
             tx.delete(part, row.text_key)
-        return msgspec.structs.replace(row.message, text=text)
+        return msgspec.structs.replace(message, text=text)
     tx.put(part, row.text_key, raw)
-    return msgspec.structs.replace(row.message, text=None)
+    return msgspec.structs.replace(message, text=None)
 
 
-def _store(tx: Tx, part: Partition, before: _Row, message: Message) -> None:
+def _store(tx: Tx, part: Partition, row: _Row, message: Message) -> None:
     """Write a record and move it to its place in the order of due times."""
-    row = before.with_message(message)
-    old_due, new_due = before.due_key(), row.due_key()
-    if old_due != new_due:
-        tx.delete(part, old_due)
-    tx.put(part, new_due, row.key)
+    due = keys.due(row.generation, message.custody.until, row.order)
+    if due != row.due:
+        tx.delete(part, row.due)
+    tx.put(part, due, row.key)
     tx.put(part, row.key, records.messages.encode(message))
 
 
 def _remove(tx: Tx, part: Partition, row: _Row) -> None:
     tx.delete(part, row.key)
-    tx.delete(part, row.due_key())
+    tx.delete(part, row.due)
     if row.message.text is None:
         tx.delete(part, row.text_key)
     if row.message.expires != timestamp_never:

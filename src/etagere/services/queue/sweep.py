@@ -12,7 +12,7 @@ from etagere.services.queue import keys, records
 from etagere.services.queue.messages import remove_expired
 
 rows_a_step: Final = 500
-expired_a_step: Final = 125
+expired_a_step: Final = 250
 queues_a_step: Final = 100
 seconds_between_min: Final = 1
 """Expired messages are out of sight at once; removing them can wait for company."""
