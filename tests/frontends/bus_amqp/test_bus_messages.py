@@ -19,17 +19,36 @@ from etagere.frontends.bus_amqp.messages import (
     read_messages,
     token_of,
     uuid_of,
+    with_message_id,
     write_any_head,
     write_head,
     write_usual_head,
 )
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.errors import DecodeFault
-from etagere.protocols.amqp.sections import Header, read_header, read_map, section, split
-from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UInt, Uuid
-from etagere.services.bus.messages import Delivery, MessageState
+from etagere.protocols.amqp.sections import (
+    Header,
+    Properties,
+    read_header,
+    read_map,
+    read_properties,
+    section,
+    split,
+)
+from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UInt, ULong, Uuid
+from etagere.services.bus.messages import Delivery, Message, MessageState
 
-tail = section(0x75, b"body")
+tail = encode_composite(Properties("id")) + section(0x75, b"body")
+
+
+def read(payload: bytes) -> Message:
+    return read_message(payload, lambda: "drawn")
+
+
+def read_all(message_format: int, payload: bytes) -> list[Message]:
+    return read_messages(message_format, payload, lambda: "drawn")
+
+
 now = Timestamp(17_000_000_000_000_000)
 
 
@@ -180,7 +199,7 @@ def test_a_message_is_read() -> None:
         },
     )
     payload = header + annotations + tail
-    message = read_message(payload)
+    message = read(payload)
     assert message.tail == tail
     assert message.size == len(payload)
     assert (message.header, message.annotations) == (header, annotations)
@@ -191,7 +210,7 @@ def test_a_message_is_read() -> None:
 
 @pytest.mark.parametrize("ttl", [None, 0xFFFFFFFF])
 def test_no_time_to_live(ttl: int | None) -> None:
-    assert read_message(encode_composite(Header(ttl=ttl)) + tail).ttl_ms is None
+    assert read(encode_composite(Header(ttl=ttl)) + tail).ttl_ms is None
 
 
 def test_what_only_the_broker_says_is_dropped() -> None:
@@ -200,10 +219,10 @@ def test_what_only_the_broker_says_is_dropped() -> None:
         delivery_annotations=section(0x71, {Symbol("mine"): "y"}),
         dead_letter_source="queue",
     )
-    message = read_message(write_head(one, state=True) + tail)
+    message = read(write_head(one, state=True) + tail)
     assert read_map(message.annotations) == {"mine": "x"}
     assert read_map(message.delivery_annotations) == {"mine": "y"}
-    message = read_message(write_head(delivery()) + tail)
+    message = read(write_head(delivery()) + tail)
     assert message.annotations == b""
     assert message.delivery_annotations == b""
 
@@ -217,7 +236,7 @@ def test_what_only_the_broker_says_is_dropped() -> None:
 )
 def test_annotations_of_the_wrong_type_are_refused(annotations: dict[Any, Any]) -> None:
     with pytest.raises(Refused):
-        read_message(section(0x72, annotations) + tail)
+        read(section(0x72, annotations) + tail)
 
 
 @pytest.mark.parametrize(
@@ -234,14 +253,14 @@ def test_annotations_of_the_wrong_type_are_refused(annotations: dict[Any, Any]) 
 )
 def test_bad_messages(payload: bytes) -> None:
     with pytest.raises(DecodeFault):
-        read_message(payload)
+        read(payload)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes(payload: bytes) -> None:
     for message_format in (0, batch_format):
         try:
-            read_messages(message_format, payload)
+            read_all(message_format, payload)
         except (DecodeFault, Refused):
             continue
 
@@ -249,13 +268,13 @@ def test_any_bytes(payload: bytes) -> None:
 def test_batches() -> None:
     members = [tail, encode_composite(Header()) + tail]
     payload = b"".join(section(0x75, member) for member in members)
-    read = read_messages(batch_format, payload)
+    read = read_all(batch_format, payload)
     assert [message.size for message in read] == [len(member) for member in members]
     for empty in (b"", encode_composite(Header())):
         with pytest.raises(Refused):
-            read_messages(batch_format, empty)
+            read_all(batch_format, empty)
     with pytest.raises(Refused):
-        read_messages(7, payload)
+        read_all(7, payload)
 
 
 # ---- as the Python SDK writes and reads
@@ -279,7 +298,7 @@ def test_what_the_sdk_sends_comes_back() -> None:
             content_type="t",
         )
     )
-    message = read_message(payload)
+    message = read(payload)
     out = write_head(delivery(tail=message.tail, header=message.header, delivery_count=2))
     decoded = pyamqp_decode.decode_payload(memoryview(out + message.tail))
     assert decoded.header.delivery_count == 2
@@ -297,7 +316,7 @@ def test_what_the_sdk_batches_is_taken_apart() -> None:
         batch.add_message(ServiceBusMessage(f"body {number}"))
     out = bytearray()
     pyamqp_encode.encode_payload(out, batch._message)
-    messages = read_messages(batch_format, bytes(out))
+    messages = read_all(batch_format, bytes(out))
     assert len(messages) == 3
     assert [f"body {number}".encode() in one.tail for number, one in enumerate(messages)] == [
         True
@@ -307,4 +326,31 @@ def test_what_the_sdk_batches_is_taken_apart() -> None:
 def test_uuid_ids_stay_uuids() -> None:
     assert Uuid(bytes(16)) == bytes(16)
     payload = _encoded(ServiceBusMessage(b"x", correlation_id="c"))
-    assert read_message(payload).tail.endswith(b"\x00\x53\x75\xa0\x01x")
+    assert read(payload).tail.endswith(b"\x00\x53\x75\xa0\x01x")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"",
+        b"\x00\x53\x73\x45",
+        b"\x00\x53\x73\xc0\x02\x01\x40",
+        b"\x00\x53\x73\xc0\x06\x03\x40\x40\xa1\x01t",
+        encode_composite(Properties(to="t" * 300)),
+    ],
+)
+def test_a_message_without_an_id_gets_one(properties: bytes) -> None:
+    body = section(0x75, b"body")
+    message = read(properties + body)
+    assert message.tail.endswith(body)
+    after = read_properties(message.tail.removesuffix(body))
+    assert after.message_id == "drawn"
+    if properties:
+        assert after.to == read_properties(properties).to
+    assert with_message_id(message.tail, lambda: "other") == message.tail
+
+
+@pytest.mark.parametrize("message_id", ["x", "x" * 300, ULong(7), Uuid(bytes(16)), b"b", ""])
+def test_an_id_is_left_as_it_is(message_id: Any) -> None:
+    whole = encode_composite(Properties(message_id)) + section(0x75, b"body")
+    assert read(whole).tail == whole

@@ -161,6 +161,9 @@ class BusConnection:
     def send(self, command: Command) -> None:
         self.engine.send(command)
 
+    def draw_id(self) -> str:
+        return self.entropy.token(16).hex()
+
     def allows(self, right: str, path: str) -> bool:
         return self.grants.allows(right, path, self.now)
 

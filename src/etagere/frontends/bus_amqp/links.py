@@ -60,6 +60,10 @@ class Wire(Protocol):
 
     def send(self, command: Command) -> None: ...
 
+    def draw_id(self) -> str:
+        """For a message that came without one."""
+        ...
+
     def allows(self, right: str, path: str) -> bool:
         """Whether the client showed a token for this; `path` in folded case."""
         ...
@@ -156,7 +160,7 @@ class SenderLink(LinkHandler):
                 message="The received message is larger than the link's maximum of "
                 f"{self.link.max_message_size} bytes.",
             )
-        return read_messages(event.message_format, event.payload)
+        return read_messages(event.message_format, event.payload, self.wire.draw_id)
 
     def _in_transaction(self, event: TransferReceived, messages: list[Message]) -> None:
         state = event.state

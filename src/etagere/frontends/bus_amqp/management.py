@@ -11,6 +11,7 @@ from etagere.frontends.bus_amqp import errors
 from etagere.frontends.bus_amqp.exchange import RequestLink
 from etagere.frontends.bus_amqp.links import Wire
 from etagere.frontends.bus_amqp.messages import (
+    DrawId,
     milliseconds,
     read_message,
     token_of,
@@ -56,6 +57,7 @@ class Call:
     bytes_max: int
     """Of a response: what the client's link takes."""
     transaction: Transaction | None
+    draw_id: DrawId
 
 
 Perform = Callable[[Call], Awaitable[Response]]
@@ -93,7 +95,7 @@ async def peek_message(call: Call) -> Response:
 
 
 async def schedule_message(call: Call) -> Response:
-    messages = [_message(item) for item in _bounded(call.request, "messages")]
+    messages = [_message(item, call.draw_id) for item in _bounded(call.request, "messages")]
     if call.transaction is None:
         numbers = await call.broker.schedule(call.path, messages)
     else:
@@ -233,6 +235,7 @@ class Management:
                 self._connection,
                 _response_bytes_max,
                 self._transaction(state),
+                wire.draw_id,
             )
         except Refused as refused:
             link.answer(request, self._refused(refused))
@@ -337,11 +340,11 @@ def _count(request: Request, name: str) -> int:
     return count
 
 
-def _message(item: Any) -> Message:
+def _message(item: Any, draw_id: DrawId) -> Message:
     encoded = item.get("message") if isinstance(item, dict) else None
     if type(encoded) is not bytes:
         raise wrong("messages", "list of messages")
-    return read_message(encoded)
+    return read_message(encoded, draw_id)
 
 
 def _encoded(delivery: Delivery, *, bare: bool = False) -> bytes:

@@ -6,6 +6,7 @@ tests hold one against the other.
 """
 
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 from etagere.base.clock import Timestamp, ticks_per_millisecond
@@ -20,9 +21,12 @@ from etagere.protocols.amqp.sections import (
     batch_members,
     data_code,
     delivery_annotations_code,
+    list_items,
+    list_section,
     map_items,
     map_section,
     message_annotations_code,
+    properties_code,
     read_header,
     read_map,
     section,
@@ -63,16 +67,22 @@ _broker_s_own: Final = frozenset(
 )
 """Dropped on the way in: clients send on what they have received."""
 
+DrawId = Callable[[], str]
+
 _headers_kept: Final = 1_024
 _headers: Final[dict[bytes, Header]] = {}
 _no_header: Final = Header()
 
 
-def read_message(payload: bytes) -> Message:
+def read_message(payload: bytes, draw_id: DrawId) -> Message:
     """One message; DecodeFault or Refused if it is not good."""
     sections = split(payload)
+    tail = sections.tail
+    # The usual form of a message id: text in a list with a length of one byte.
+    if tail[:4] != b"\x00\x53\x73\xc0" or tail[6:7] != b"\xa1":
+        tail = with_message_id(tail, draw_id)
     message = Message(
-        tail=sections.tail,
+        tail=tail,
         size=len(payload),
         header=sections.header,
         delivery_annotations=sections.delivery_annotations,
@@ -94,16 +104,34 @@ def read_message(payload: bytes) -> Message:
     return message
 
 
-def read_messages(message_format: int, payload: bytes) -> list[Message]:
+def read_messages(message_format: int, payload: bytes, draw_id: DrawId) -> list[Message]:
     """What one transfer holds."""
     if message_format == 0:
-        return [read_message(payload)]
+        return [read_message(payload, draw_id)]
     if message_format != batch_format:
         raise Refused(errors.not_implemented, message="The message's format is unknown.")
     members = batch_members(payload)
     if not members or len(members) > batch_members_max:
         raise Refused(errors.argument_error, message="A batch holds no messages, or too many.")
-    return [read_message(member) for member in members]
+    return [read_message(member, draw_id) for member in members]
+
+
+def with_message_id(tail: bytes, draw_id: DrawId) -> bytes:
+    """The service gives an id to a message that came without one: the JS SDK cannot settle others.
+
+    Only the properties section changes.
+    """
+    end = len(tail)
+    code, content = section_at(tail, 0, end) if tail else (0, 0)
+    if code != properties_code:
+        return section(properties_code, [draw_id()]) + tail
+    stop = skip(tail, content, end)
+    count, fields = list_items(tail, content, stop)
+    if count and fields[:1] != b"\x40":
+        return tail
+    return (
+        list_section(properties_code, max(count, 1), encode(draw_id()) + fields[1:]) + tail[stop:]
+    )
 
 
 def _header(raw: bytes) -> Header:

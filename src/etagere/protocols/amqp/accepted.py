@@ -36,11 +36,16 @@ def walk_accepted(buffer: bytes, at: int, end: int) -> DispositionFields | None:
             return None
         if not 5 <= count <= 6 or stop != end:
             return None
+        # pyAMQP writes booleans in two bytes, everybody else in one.
         code = buffer[at]
-        if code not in (0x41, 0x42):
+        if code == 0x56 and buffer[at + 1] < 2:
+            role = buffer[at + 1] == 1
+            at += 2
+        elif code in (0x41, 0x42):
+            role = code == 0x41
+            at += 1
+        else:
             return None
-        role = code == 0x41
-        at += 1
         code = buffer[at]
         if code == 0x70:
             first = read_u32(buffer, at + 1)[0]
@@ -69,15 +74,29 @@ def walk_accepted(buffer: bytes, at: int, end: int) -> DispositionFields | None:
         else:
             return None
         code = buffer[at]
-        if not 0x40 <= code <= 0x42:
+        if code == 0x56 and buffer[at + 1] < 2:
+            settled = buffer[at + 1] == 1
+            at += 2
+        elif 0x40 <= code <= 0x42:
+            settled = code == 0x41
+            at += 1
+        else:
             return None
-        settled = code == 0x41
-        at += 1
+        for form in _accepted_forms:
+            if buffer.startswith(form, at):
+                at += len(form)
+                break
+        else:
+            return None
         if count == 6:
-            stop -= 1
-            if not 0x40 <= buffer[stop] <= 0x42:
+            code = buffer[at]
+            if code == 0x56 and buffer[at + 1] < 2:
+                at += 2
+            elif 0x40 <= code <= 0x42:
+                at += 1
+            else:
                 return None
-        if buffer[at:stop] not in _accepted_forms:
+        if at != stop:
             return None
     except (IndexError, struct.error):
         return None

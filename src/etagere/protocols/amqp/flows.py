@@ -52,17 +52,26 @@ def walk_flow(buffer: bytes, at: int, end: int) -> FlowFields | None:
         drain = False
         echo = False
         if count > 8:
+            # pyAMQP writes booleans in two bytes, everybody else in one.
             code = buffer[at]
-            if not 0x40 <= code <= 0x42:
+            if code == 0x56 and buffer[at + 1] < 2:
+                drain = buffer[at + 1] == 1
+                at += 2
+            elif 0x40 <= code <= 0x42:
+                drain = code == 0x41
+                at += 1
+            else:
                 return None
-            drain = code == 0x41
-            at += 1
             if count > 9:
                 code = buffer[at]
-                if not 0x40 <= code <= 0x42:
+                if code == 0x56 and buffer[at + 1] < 2:
+                    echo = buffer[at + 1] == 1
+                    at += 2
+                elif 0x40 <= code <= 0x42:
+                    echo = code == 0x41
+                    at += 1
+                else:
                     return None
-                echo = code == 0x41
-                at += 1
                 if count > 10:
                     if buffer[at] != 0x40:
                         return None

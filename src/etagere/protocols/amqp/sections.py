@@ -264,12 +264,35 @@ def map_items(section: bytes) -> tuple[int, bytes]:
     raise DecodeFault("A section is not a map.")
 
 
+def list_items(buffer: bytes, content: int, stop: int) -> tuple[int, bytes]:
+    """(count, raw fields) of a list at `content`."""
+    constructor = buffer[content]
+    if constructor == 0x45:
+        return 0, b""
+    if constructor == 0xC0 and content + 3 <= stop:
+        return buffer[content + 2], buffer[content + 3 : stop]
+    if constructor == 0xD0 and content + 9 <= stop:
+        return read_u32(buffer, content + 5)[0], buffer[content + 9 : stop]
+    raise DecodeFault("A section is not a list.")
+
+
+def list_section(code: int, count: int, fields: bytes) -> bytes:
+    """A section from raw fields."""
+    return _compound_section(code, 0xC0, count, fields)
+
+
 def map_section(code: int, count: int, items: bytes) -> bytes:
     """A section from raw keys and values."""
+    return _compound_section(code, 0xC1, count, items)
+
+
+def _compound_section(code: int, constructor: int, count: int, items: bytes) -> bytes:
+    """`constructor` is that of the one-byte form; the four-byte form is 0x10 higher."""
     size = len(items)
     if size < 255 and count < 256:
-        return bytes((0x00, 0x53, code, 0xC1, size + 1, count)) + items
-    return bytes((0x00, 0x53, code, 0xD1)) + pack_u32(size + 4) + pack_u32(count) + items
+        return bytes((0x00, 0x53, code, constructor, size + 1, count)) + items
+    wide = bytes((0x00, 0x53, code, constructor | 0x10))
+    return wide + pack_u32(size + 4) + pack_u32(count) + items
 
 
 def section(code: int, value: Any) -> bytes:

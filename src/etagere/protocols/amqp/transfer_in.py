@@ -91,17 +91,26 @@ def walk_transfer(buffer: bytes, at: int, end: int) -> TransferFields | None:
         settled = False
         more = False
         if count > 4:
+            # pyAMQP writes booleans in two bytes, everybody else in one.
             code = buffer[at]
-            if not 0x40 <= code <= 0x42:
+            if code == 0x56 and buffer[at + 1] < 2:
+                settled = buffer[at + 1] == 1
+                at += 2
+            elif 0x40 <= code <= 0x42:
+                settled = code == 0x41
+                at += 1
+            else:
                 return None
-            settled = code == 0x41
-            at += 1
             if count > 5:
                 code = buffer[at]
-                if not 0x40 <= code <= 0x42:
+                if code == 0x56 and buffer[at + 1] < 2:
+                    more = buffer[at + 1] == 1
+                    at += 2
+                elif 0x40 <= code <= 0x42:
+                    more = code == 0x41
+                    at += 1
+                else:
                     return None
-                more = code == 0x41
-                at += 1
                 if count > 6:
                     rest = buffer[at:stop]
                     if len(rest) != count - 6 or rest not in _inert:
