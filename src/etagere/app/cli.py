@@ -50,7 +50,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:  # type: ignore[explicit-override]  # 3.12
         from importlib.metadata import version  # noqa: PLC0415 - takes as long as the rest
 
-        parser.exit(message=f"etagere {version('etagere')}\n")
+        sys.stdout.write(f"etagere {version('etagere')}\n")
+        parser.exit()
 
 
 def make_parser() -> argparse.ArgumentParser:

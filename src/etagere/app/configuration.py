@@ -376,7 +376,7 @@ def account_from_table(name: str, table: Mapping[str, Any], source: str) -> Acco
         else:
             options[key] = _days(value, where)
     entry = AccountEntry(keys, options)
-    if keys:
+    if "keys" in table:
         _check_account(name, entry, source)
     return entry
 
