@@ -8,11 +8,10 @@ import hashlib
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
-from awscrt.checksums import crc64nvme
-
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.extents.contract import Extent, ExtentStore, ExtentWriter, new_extent_id
+from etagere.extents.trailer import crc64
 
 inline_bytes_max: Final = 64 * 1024
 """What is not larger lives in the store: a row costs a page or two of a commit that happens anyway,
@@ -42,24 +41,27 @@ async def spool(
     length: int | None,
     bytes_max: int,
     md5: bool,
+    inline_max: int = inline_bytes_max,
 ) -> Received:
     """Take a body in; raises Refused("RequestBodyTooLarge") as soon as it is seen to be too long.
 
-    `length` is what the client announced, if it did; the caller has compared it with the limit.
+    `length` is what the client announced, if it did.  Up to `inline_max` bytes stay bytes, and are
+    hashed in place: a hop to a thread would take longer.
     """
+    if length is not None:
+        _check_size(length, bytes_max)
     taken: list[bytes] = []
     size = 0
     async for chunk in chunks:
         taken.append(chunk)
         size += len(chunk)
-        if size > inline_bytes_max:
+        if size > inline_max or size > bytes_max:
             return await _into_extent(
                 store, entropy, taken, chunks, length=length, bytes_max=bytes_max, md5=md5
             )
-    _check_size(size, bytes_max)
     data = taken[0] if len(taken) == 1 else b"".join(taken)
     digest = hashlib.md5(data, usedforsecurity=False).digest() if md5 else b""
-    return Received(size, data, None, digest, crc64nvme(data).to_bytes(8, "little"))
+    return Received(size, data, None, digest, crc64(data).to_bytes(8, "little"))
 
 
 async def _into_extent(
@@ -83,49 +85,43 @@ async def _into_extent(
         await sink.end()
         extent = await writer.seal()
     except BaseException:
-        await sink.settle()
         await writer.abort()
         raise
     return Received(extent.size, b"", extent, sink.md5(), writer.crc64.to_bytes(8, "little"))
 
 
 class _Sink:
-    """Gathers chunks, and hashes one batch while the disk takes it."""
+    """Gathers chunks, and hashes one batch while the disk takes it and the next one gathers."""
 
     def __init__(self, writer: ExtentWriter, bytes_max: int, *, md5: bool) -> None:
-        self._writer = writer
-        self._bytes_max = bytes_max
-        self._hash = hashlib.md5(usedforsecurity=False) if md5 else None
+        self._writer: Final = writer
+        self._bytes_max: Final = bytes_max
+        self._hash: Final = hashlib.md5(usedforsecurity=False) if md5 else None
         self._hashing: asyncio.Future[None] | None = None
         self._batch: list[bytes] = []
-        self._held = 0
+        self._batch_bytes = 0
         self._size = 0
 
     async def take(self, chunk: bytes) -> None:
         self._size += len(chunk)
         _check_size(self._size, self._bytes_max)
         self._batch.append(chunk)
-        self._held += len(chunk)
-        if self._held >= batch_bytes:
-            await self._flush()
+        self._batch_bytes += len(chunk)
+        if self._batch_bytes >= batch_bytes:
+            await self._send()
 
     async def end(self) -> None:
         if self._batch:
-            await self._flush()
+            await self._send()
         await self._hashed()
-
-    async def settle(self) -> None:
-        """Let a thread finish with our bytes before they are forgotten."""
-        if self._hashing is not None:
-            await asyncio.gather(self._hashing, return_exceptions=True)
 
     def md5(self) -> bytes:
         return b"" if self._hash is None else self._hash.digest()
 
-    async def _flush(self) -> None:
-        batch = b"".join(self._batch)
+    async def _send(self) -> None:
+        batch = self._batch[0] if len(self._batch) == 1 else b"".join(self._batch)
         self._batch.clear()
-        self._held = 0
+        self._batch_bytes = 0
         await self._hashed()
         if self._hash is not None:
             loop = asyncio.get_running_loop()
@@ -133,8 +129,8 @@ class _Sink:
         await self._writer.write(batch)
 
     async def _hashed(self) -> None:
-        if self._hashing is not None:
-            hashing, self._hashing = self._hashing, None
+        hashing, self._hashing = self._hashing, None
+        if hashing is not None:
             await hashing
 
 
