@@ -6,8 +6,9 @@ part for the operation that made the whole fail.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
 from typing import Final, NamedTuple
@@ -32,7 +33,7 @@ class BatchOperation(NamedTuple):
     method: str
     target: TablePath
     raw_query: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     """Names are lower case."""
     body: bytes
     content_id: str | None
@@ -87,15 +88,23 @@ def _read_operation(part: Part, account: str) -> BatchOperation:
     if found is None:
         raise invalid_input("The request line of an operation in the batch is malformed.")
     headers, body = multipart.split_head(rest)
-    raw_path, _, raw_query = _origin.sub("", found[2], count=1).partition("?")
+    target, raw_query = _target(found[2], account)
     return BatchOperation(
         method=found[1].upper(),
-        target=path.parse(_decode_path(raw_path, account)),
+        target=target,
         raw_query=raw_query,
         headers=headers,
         body=body,
         content_id=headers.get("content-id", part.headers.get("content-id")),
     )
+
+
+# All inserts of a batch have the same URL.
+@lru_cache(maxsize=128)
+def _target(url: str, account: str) -> tuple[TablePath, str]:
+    """What the URL of an operation names, and its query."""
+    raw_path, _, raw_query = _origin.sub("", url, count=1).partition("?")
+    return path.parse(_decode_path(raw_path, account)), raw_query
 
 
 def _decode_path(raw_path: str, account: str) -> str:

@@ -16,7 +16,7 @@ from etagere.services.table import edm
 from etagere.services.table.entities import Stored
 from etagere.services.table.entity import Properties
 from etagere.services.table.entity import decode as decode_properties
-from etagere.services.table.etag import etag_of, timestamp_of
+from etagere.services.table.etag import timestamp_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _annotation_mark: Final = edm.annotation_suffix.encode()
@@ -25,6 +25,8 @@ _timestamp: Final = "Timestamp"
 
 def key_literal(key: str) -> str:
     """A key as it stands in a URL, between quotes that are not part of it."""
+    if key.isalnum() and key.isascii():
+        return key
     return quote(key.replace("'", "''"), safe="'")
 
 
@@ -75,26 +77,35 @@ class EntityWriter:
         """The members of an entity, without the braces."""
         if self._select is not None:
             return self._write_selected(entity, self._select)
-        partition_key, row_key, stamp, fragment = entity
-        if self._metadata is Metadata.NONE:
-            fragment = _without_annotations(fragment)
-        if partition_key != self._partition_key:
-            self._partition_key = partition_key
-            self._partition_json = _encode(partition_key)
-        body = b'%b"PartitionKey":%b,"RowKey":%b,%b"Timestamp":"%b"' % (
-            self._annotations(entity),
-            self._partition_json,
-            _encode(row_key),
-            self._timestamp_annotation(),
-            timestamp_of(stamp).encode(),
-        )
+        fragment = entity.fragment
+        if entity.partition_key != self._partition_key:
+            self._partition_key = entity.partition_key
+            self._partition_json = _encode(entity.partition_key)
+        timestamp = timestamp_of(entity.stamp).encode()
+        if self._metadata is Metadata.MINIMAL:
+            body = b'%b,"PartitionKey":%b,"RowKey":%b,"Timestamp":"%b"' % (
+                _etag_member(timestamp),
+                self._partition_json,
+                _encode(entity.row_key),
+                timestamp,
+            )
+        else:
+            if self._metadata is Metadata.NONE:
+                fragment = _without_annotations(fragment)
+            body = b'%b"PartitionKey":%b,"RowKey":%b,%b"Timestamp":"%b"' % (
+                self._annotations(entity),
+                self._partition_json,
+                _encode(entity.row_key),
+                self._timestamp_annotation(),
+                timestamp,
+            )
         return body + b"," + fragment if fragment else body
 
     def _annotations(self, entity: Stored) -> bytes:
         """What stands before the properties, with a comma behind it."""
         if self._metadata is Metadata.NONE:
             return b""
-        etag = b'"odata.etag":"' + etag_of(entity.stamp).replace('"', '\\"').encode() + b'",'
+        etag = _etag_member(timestamp_of(entity.stamp).encode()) + b","
         if self._metadata is Metadata.MINIMAL:
             return etag
         segment = entity_segment(self._table, entity.partition_key, entity.row_key)
@@ -131,6 +142,11 @@ class EntityWriter:
                     chosen[name] = own[name]
         members = self._annotations(entity) + _encode(chosen)[1:-1]
         return members.removesuffix(b",")
+
+
+def _etag_member(timestamp: bytes) -> bytes:
+    """`"odata.etag": ..`, from the Timestamp as `etag_of` makes it, in JSON."""
+    return b'"odata.etag":"W/\\"datetime\'%b\'\\""' % timestamp.replace(b":", b"%3A")
 
 
 def _without_annotations(fragment: bytes) -> bytes:

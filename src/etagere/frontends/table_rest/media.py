@@ -5,6 +5,7 @@ operations'.
 """
 
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from etagere.base.errors import Refused
@@ -29,6 +30,8 @@ content_types: Final = {
 }
 
 
+# Clients say the same thing with every request.
+@lru_cache(maxsize=256)
 def choose(accept: str | None, version: str) -> Metadata:
     """The level that an Accept header, or a `$format`, asks for."""
     if accept is None or not accept.strip():

@@ -5,7 +5,9 @@ ignored; a body without its closing delimiter was cut short and is refused.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from etagere.services.table.edm import invalid_input
@@ -20,11 +22,11 @@ _boundary_form: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _blank_line: Final = re.compile(rb"\r?\n\r?\n")
-_newline: Final = re.compile(rb"\r?\n")
+_no_headers: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Part(NamedTuple):
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     """Names are lower case."""
     body: bytes
 
@@ -42,31 +44,60 @@ def boundary_of(content_type: str | None) -> str | None:
 
 def parts(body: bytes, boundary: str) -> Iterator[Part]:
     """The parts in order, each taken apart only when it is asked for."""
-    delimiter = re.compile(
-        rb"(?:\A|\r?\n)--" + re.escape(boundary.encode()) + rb"(--)?[ \t]*(?=\r?\n|\Z)"
-    )
-    opening = delimiter.search(body)
+    delimiter = b"--" + boundary.encode()
+    opening = _find(body, delimiter, 0)
     if opening is None:
         raise invalid_input("The batch does not have its boundary in it.")
-    while opening[1] is None:
-        closing = delimiter.search(body, opening.end())
+    while not opening.is_last:
+        closing = _find(body, delimiter, opening.end)
         if closing is None:
             raise invalid_input("The batch ends before its closing boundary.")
-        yield _part(body[opening.end() : closing.start()])
+        yield _part(body[opening.end : closing.begin])
         opening = closing
 
 
+class _Delimiter(NamedTuple):
+    begin: int
+    """Where the line break before it begins, which belongs to it."""
+    end: int
+    """Where the line break after it begins."""
+    is_last: bool
+
+
+def _find(body: bytes, delimiter: bytes, start: int) -> _Delimiter | None:
+    """The next line that is a delimiter, at or after the line break at `start`."""
+    at = body.find(delimiter, start)
+    while at >= 0:
+        end = at + len(delimiter)
+        if at == 0 or body[at - 1 : at] == b"\n":
+            is_last = body.startswith(b"--", end)
+            if is_last:
+                end += 2
+            while body[end : end + 1] in (b" ", b"\t"):
+                end += 1
+            if end == len(body) or body.startswith((b"\r\n", b"\n"), end):
+                return _Delimiter(_line_break_before(body, at), end, is_last)
+        at = body.find(delimiter, at + 1)
+    return None
+
+
+def _line_break_before(body: bytes, at: int) -> int:
+    if at >= 2 and body[at - 2 : at] == b"\r\n":
+        return at - 2
+    return max(at - 1, 0)
+
+
 def _part(raw: bytes) -> Part:
-    first_line = _newline.match(raw)
-    headers, rest = split_head(raw[first_line.end() :] if first_line else raw)
+    if raw.startswith((b"\r\n", b"\n")):
+        raw = raw[2 if raw[:1] == b"\r" else 1 :]
+    headers, rest = split_head(raw)
     return Part(headers, rest)
 
 
-def split_head(raw: bytes) -> tuple[dict[str, str], bytes]:
+def split_head(raw: bytes) -> tuple[Mapping[str, str], bytes]:
     """Headers, and what follows the blank line after them."""
-    no_headers = _newline.match(raw)
-    if no_headers:
-        return {}, raw[no_headers.end() :]
+    if raw.startswith((b"\r\n", b"\n")):
+        return _no_headers, raw[2 if raw[:1] == b"\r" else 1 :]
     blank = _blank_line.search(raw, 0, header_bytes_max)
     if blank is None:
         if len(raw) > header_bytes_max:
@@ -75,7 +106,9 @@ def split_head(raw: bytes) -> tuple[dict[str, str], bytes]:
     return _headers(raw[: blank.start()]), raw[blank.end() :]
 
 
-def _headers(raw: bytes) -> dict[str, str]:
+# The operations of a batch mostly have the same headers, and so have the batches of a client.
+@lru_cache(maxsize=128)
+def _headers(raw: bytes) -> Mapping[str, str]:
     lines = raw.splitlines()
     if len(lines) > headers_max:
         raise invalid_input("An operation in the batch has too many headers.")
@@ -87,4 +120,4 @@ def _headers(raw: bytes) -> dict[str, str]:
         if not colon or not name.strip():
             raise invalid_input("A header in the batch is malformed.")
         headers[name.strip().lower()] = value.strip()
-    return headers
+    return MappingProxyType(headers)

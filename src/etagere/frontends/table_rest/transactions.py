@@ -51,8 +51,11 @@ async def _change_set(
     except Refused as refused:
         return [await _failure(call, operations, refused)]
     # Whoever may not do one of the operations gets no batch at all, and no 202.
-    for each in wanted:
-        grant = _authorize(call, each.need, each.table)
+    grants: dict[Need, Grant] = {}
+    for each in wanted:  # all of one table
+        grant = grants.get(each.need)
+        if grant is None:
+            grant = grants[each.need] = _authorize(call, each.need, each.table)
         if not grant.key_range.covers(each.write.partition_key, each.write.row_key):
             raise Refused("AuthorizationFailure")
     part = keys.table_partition(call.account.name, wanted[0].table)
@@ -160,7 +163,7 @@ async def _query(call: TableCall, operation: BatchOperation | Refused) -> Answer
         method="GET",
         raw_path=call.request.raw_path,
         raw_query=operation.raw_query,
-        headers=operation.headers,
+        headers=dict(operation.headers),
         body=call.request.body,
     )
     path = operation.target

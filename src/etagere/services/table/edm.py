@@ -50,9 +50,11 @@ datetime_earliest: Final = Timestamp(-11_644_473_600 * ticks_per_second)
 
 def format_moment(moment: Timestamp) -> str:
     """`2021-06-17T17:32:46.777543Z`: to 100 ns, without the zeros at the end of the fraction."""
+    if moment % 10:  # most are as fine as they can be
+        return format_iso(moment)
     if moment % ticks_per_second == 0:
         return format_iso_seconds(moment)
-    return format_iso(moment).rstrip("Z").rstrip("0") + "Z"
+    return format_iso(moment)[:-1].rstrip("0") + "Z"
 
 
 def utf16_units(text: str) -> int:
@@ -70,6 +72,8 @@ def settle_plain(value: object) -> Scalar:
     """A value without an annotation, in the form in which it is kept."""
     kind = type(value)
     if kind is str:
+        if len(value) * 2 <= string_units_max:  # type: ignore[arg-type]  # a str by `kind`
+            return value  # type: ignore[return-value]  # same
         return _settle_string(value)
     if kind is int:
         return _settle_int32(value)

@@ -12,7 +12,9 @@ One transaction looks and writes, so of many writers with one ETag exactly one g
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from etagere.base.errors import Refused
 from etagere.kv.contract import Partition, ReadTx, Tx
@@ -49,7 +51,7 @@ class Write:
     """The properties as they are stored, encoded once however often a body runs."""
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """An entity as it lies in the store."""
 
     partition_key: str

@@ -44,22 +44,26 @@ def read_members(members: Iterable[tuple[str, object]]) -> EntityBody:
     values: dict[str, object] = {}
     types: dict[str, object] = {}
     for name, value in members:
-        owner, at, annotation = name.partition("@")
-        if not at:
-            if name in values:
-                raise Refused("DuplicatePropertiesSpecified")
-            if not name.startswith("odata."):  # odata.etag and its like come back from a query
-                values[name] = value
-        elif annotation == _odata_type:
-            if owner in types:
-                raise Refused("DuplicatePropertiesSpecified")
-            types[owner] = value
-        elif not annotation.startswith("odata."):
-            raise Refused("PropertyNameInvalid")
+        if "@" in name:
+            _read_annotation(name, value, types)
+        elif name in values:
+            raise Refused("DuplicatePropertiesSpecified")
+        elif not name.startswith("odata."):  # odata.etag and its like come back from a query
+            values[name] = value
     partition_key = _read_key(values, types, "PartitionKey")
     row_key = _read_key(values, types, "RowKey")
     values.pop("Timestamp", None)  # the service's own; one that is sent is not looked at
     return EntityBody(partition_key, row_key, _settle_all(values, types))
+
+
+def _read_annotation(name: str, value: object, types: dict[str, object]) -> None:
+    owner, _, annotation = name.partition("@")
+    if annotation == _odata_type:
+        if owner in types:
+            raise Refused("DuplicatePropertiesSpecified")
+        types[owner] = value
+    elif not annotation.startswith("odata."):
+        raise Refused("PropertyNameInvalid")
 
 
 def _read_key(values: dict[str, object], types: dict[str, object], name: str) -> str | None:
@@ -77,14 +81,13 @@ def _settle_all(values: dict[str, object], types: dict[str, object]) -> Properti
         if value is None:
             continue
         count += 1
-        type_name = types.get(name)
-        if type_name is None:
+        if name in types:
+            kept, annotation = edm.settle(value, types[name])
+            if annotation is not None:
+                settled[name + edm.annotation_suffix] = annotation
+            settled[name] = kept
+        else:
             settled[name] = edm.settle_plain(value)
-            continue
-        kept, annotation = edm.settle(value, type_name)
-        if annotation is not None:
-            settled[name + edm.annotation_suffix] = annotation
-        settled[name] = kept
     if count > properties_max:
         raise Refused("TooManyProperties")
     return settled

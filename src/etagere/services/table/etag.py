@@ -14,15 +14,17 @@ from etagere.services.table.edm import format_moment, invalid_input
 
 any_etag: Final = "*"
 
+stamps_remembered: Final = 8192
+"""Spelt once while they are asked for again and again, as those of a partition in use are."""
+
 _etag_form: Final = re.compile(r'[Ww]/"([^"]*)"', re.ASCII)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=stamps_remembered)
 def timestamp_of(stamp: int) -> str:
     return format_moment(Timestamp(stamp))
 
 
-@lru_cache(maxsize=4096)
 def etag_of(stamp: int) -> str:
     return f"W/\"datetime'{timestamp_of(stamp).replace(':', '%3A')}'\""
 

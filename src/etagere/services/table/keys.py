@@ -30,6 +30,7 @@ _entity: Final = 2
 Range = tuple[bytes, bytes]
 
 table_record: Final = pack(_table)
+_text_mark: Final = pack("")[:1]
 
 
 def account_partition(account: str) -> Partition:
@@ -93,16 +94,33 @@ def entity_generation(key: bytes) -> int:
 class EntityKeys:
     """The keys of one generation's entities."""
 
-    __slots__ = ("_prefix", "_skip")
+    __slots__ = ("_partition", "_partition_key", "_prefix", "_row_at")
 
     def __init__(self, generation: int) -> None:
         self._prefix = pack(_entity, generation)
-        self._skip = len(self._prefix)
+        self._partition = b"\xff"
+        self._partition_key = ""
+        self._row_at = 0
 
     def read(self, key: bytes) -> tuple[str, str]:
-        """The partition and row key of an entity's key."""
-        (partition_key, row_key), _ = unpack_from(key, self._skip)
-        return partition_key, row_key  # type: ignore[return-value]  # `entity` packs two texts
+        """The partition and row key of an entity's key.
+
+        Keys are read in order, so most have the partition key of the one before.  The row key is
+        the rest: a packed text without escapes is its UTF-8 between a type byte and a 00, and no
+        row key has a character in it that would be escaped.
+        """
+        if key.startswith(self._partition):
+            text = key[self._row_at : -1]
+            if b"\0" not in text:
+                return self._partition_key, text.decode()
+        (partition_key, row_key), _ = unpack_from(key, len(self._prefix))
+        assert isinstance(partition_key, str)
+        assert isinstance(row_key, str)
+        # With the type byte of the row key, no longer partition key begins with this.
+        self._partition = self._prefix + pack(partition_key) + _text_mark
+        self._partition_key = partition_key
+        self._row_at = len(self._partition)
+        return partition_key, row_key
 
     def range(self, wanted: KeyRange) -> Range:
         return self._at(wanted.begin), self._at(wanted.end)

@@ -5,6 +5,7 @@ Azure: 'Understanding the Table service data model' and 'Naming tables'.
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from etagere.base.errors import Refused
@@ -13,6 +14,7 @@ from etagere.services.table.edm import utf16_units
 key_units_max: Final = 512
 """A key takes 1 KiB as UTF-16."""
 property_name_units_max: Final = 255
+property_names_remembered: Final = 1024
 table_name_length_min: Final = 3
 table_name_length_max: Final = 63
 
@@ -36,6 +38,7 @@ def check_table_name(name: str) -> None:
         )
 
 
+@lru_cache(maxsize=property_names_remembered)
 def check_property_name(name: str) -> None:
     """Refuse a name that is no C# identifier, or too long."""
     if len(name) * 2 > property_name_units_max and utf16_units(name) > property_name_units_max:

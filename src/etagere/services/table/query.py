@@ -14,6 +14,7 @@ from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.tuples import after
 from etagere.services.table import entity, filter_plan
 from etagere.services.table.entities import Stored
+from etagere.services.table.entity import Properties
 from etagere.services.table.filter_plan import KeyRange, Plan, Position
 from etagere.services.table.keys import EntityKeys
 from etagere.services.table.records import entities as entity_records
@@ -93,33 +94,34 @@ class _Reader:
             begin = after(rows[-1][0])
 
     def _take(self, rows: list[tuple[bytes, bytes]]) -> bool:
-        residual = self._wanted.plan.residual
-        reads_properties = self._wanted.plan.residual_reads_properties
-        limit = self._wanted.limit
+        """Keep the rows that match; true if the page is done before all of them were seen."""
+        wanted = self._wanted
+        residual, reads_properties = wanted.plan.residual, wanted.plan.residual_reads_properties
+        limit = wanted.limit
         found, read_keys, decode = self.found, self._keys.read, entity_records.decode
-        seen_bytes = 0
+        examined, kept_bytes, seen_bytes = self._examined, self._bytes, 0
         for key, raw in rows:
-            if (
-                len(found) >= limit
-                or self._examined >= rows_examined_max
-                or self._bytes >= page_bytes_max
-            ):
+            if len(found) >= limit or examined >= rows_examined_max or kept_bytes >= page_bytes_max:
                 self.next_keys = read_keys(key)
                 return True
-            self._examined += 1
-            seen_bytes += len(raw)
+            examined += 1
+            size = len(raw)
+            seen_bytes += size
             partition_key, row_key = read_keys(key)
             record = decode(raw)
-            fragment = record.properties
             if residual is not None:
-                own = entity.decode(fragment) if reads_properties else {}
+                own = entity.decode(record.properties) if reads_properties else _no_properties
                 if not residual(partition_key, row_key, record.stamp, own):
                     continue
-            found.append(Stored(partition_key, row_key, record.stamp, fragment))
-            self._bytes += len(raw)
+            found.append(Stored(partition_key, row_key, record.stamp, record.properties))
+            kept_bytes += size
+        self._examined, self._bytes = examined, kept_bytes
         if rows:
             self._scan_rows = _rows_for(seen_bytes // len(rows) + 1)
         return False
+
+
+_no_properties: Final[Properties] = {}
 
 
 def _rows_for(row_bytes: int) -> int:
