@@ -19,8 +19,17 @@ _grants_least: Final = 64
 class Taker:
     """A receiver as its entity's owner knows it."""
 
-    __slots__ = ("closed", "connection", "credit", "draining", "granted", "in_flight", "mode",
-                 "receiver", "tokens")  # fmt: skip
+    __slots__ = (
+        "closed",
+        "connection",
+        "credit",
+        "draining",
+        "granted",
+        "in_flight",
+        "mode",
+        "receiver",
+        "tokens",
+    )
 
     def __init__(self, receiver: Any, mode: ReceiveMode, connection: object) -> None:
         self.receiver = receiver

@@ -76,7 +76,7 @@ def forwarding_failed(path: str, why: str) -> DeadLetterCause:
 class Depositor:
     """Puts messages into the targets of one `Reach`, within one run of a transaction's body."""
 
-    __slots__ = ("_codec", "_ledger", "_reach", "_seed", "_shared")
+    __slots__ = ("_codec", "_copies", "_ledger", "_reach", "_seed", "_shared")
 
     def __init__(self, ledger: Ledger, reach: Reach, codec: SectionCodec, seed: bytes) -> None:
         self._ledger = ledger
@@ -84,20 +84,32 @@ class Depositor:
         self._codec = codec
         self._seed = seed
         self._shared: _SharedTail | None = None
+        self._copies = 0
 
-    async def send(self, target: Target, message: Message) -> int:
-        """The number that the message was given; 0 if it was a repeat, and dropped."""
+    async def send(self, target: Target, message: Message, reserved: int = 0) -> int:
+        """The number that the message was given; 0 if it was a repeat, and dropped.
+
+        `reserved` is the number of a message to be scheduled, if it has one already.
+        """
         ledger = self._ledger
         if await ledger.open(target.log) is None:
             raise errors.entity_not_found(target.path)
-        draft = self._draft(message)
+        draft = self.draft(message)
         if target.detects_duplicates and await self._is_repeat(target, draft):
             return 0
         if message.scheduled_at is not None and message.scheduled_at > ledger.now:
-            return ledger.schedule(target.log, draft)
-        return await self.place(target, draft)
+            return ledger.schedule(target.log, draft, reserved)
+        number = await self.place(target, draft)
+        description = target.description
+        if (
+            isinstance(description, TopicDescription)
+            and description.filtering_messages_before_publishing
+            and not self._copies
+        ):
+            raise errors.no_matching_subscription()
+        return number
 
-    def _draft(self, message: Message) -> StoredMessage:
+    def draft(self, message: Message) -> StoredMessage:
         properties = self._codec.properties(message.tail)
         return StoredMessage(
             message.tail,
@@ -128,7 +140,7 @@ class Depositor:
         if target.forward_to is not None:
             number = ledger.next_number(target.log)
             draft.enqueued_number = draft.enqueued_number or number
-            await self._forward(target, target.forward_to, draft)
+            await self.forward(target, draft)
             return number
         if target.requires_session and draft.session_id is None:
             number = ledger.next_number(target.log)
@@ -185,6 +197,7 @@ class Depositor:
                     )
             except FilterFailed as failed:
                 failure = failed
+        self._copies += plain + len(changed)
         for copy in ([msgspec.structs.replace(draft)] if plain else []) + changed:
             await self._arrive(subscription, copy)
         description = subscription.description
@@ -220,7 +233,10 @@ class Depositor:
 
     # ---- forwarding and dead-lettering
 
-    async def _forward(self, source: Target, path: str, draft: StoredMessage) -> None:
+    async def forward(self, source: Target, draft: StoredMessage) -> None:
+        """Hand `draft`, which is in no log and has its tail, on to where the source forwards."""
+        path = source.forward_to
+        assert path is not None
         draft.hops += 1
         if draft.hops > hops_max:
             await self.dead_letter(source, draft, too_many_hops)

@@ -62,6 +62,13 @@ def no_such_message() -> Refused:
     )
 
 
+def no_matching_subscription() -> Refused:
+    return Refused(
+        "com.microsoft:no-matching-subscription",
+        message="There is no matching subscription found for the message.",
+    )
+
+
 def disabled(path: str) -> Refused:
     return Refused(
         entity_disabled,

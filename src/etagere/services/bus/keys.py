@@ -4,6 +4,7 @@ The catalogue is one partition per namespace:
 
     ("entity", name folded)         EntityRecord of a queue or topic
     ("doomed", id)                  the partition of a deleted entity, still to be emptied
+    ("doomed", id, n)               the same of subscription n
 
 Every queue or topic is a partition of its own, named by an id that is never used again, with what
 hangs on it.  In it, first the rows of its *logs*, keyed by log number, row kind and the rest:
@@ -78,8 +79,26 @@ def doomed(entity_id: int) -> bytes:
     return pack("doomed", entity_id)
 
 
+def doomed_node(entity_id: int, node: int) -> bytes:
+    return pack("doomed", entity_id, node)
+
+
+def doomed_of(key: bytes) -> tuple[int, int | None]:
+    """The entity's id, and the subscription's number if only that is doomed."""
+    _, entity_id, *rest = unpack(key)
+    assert isinstance(entity_id, int)
+    node = rest[0] if rest else None
+    assert node is None or isinstance(node, int)
+    return entity_id, node
+
+
 def all_doomed() -> Range:
     return range_of("doomed")
+
+
+def everything() -> Range:
+    """Of an entity's partition."""
+    return b"\0", b"\xff" * 5
 
 
 # ---- logs
@@ -114,6 +133,11 @@ def all_aside(log: int, first: int, last: int | None = None) -> Range:
 def _numbers(log: int, kind: bytes, first: int, last: int | None) -> Range:
     end = _kind(log, kind) + _range_end if last is None else _row(log, kind, last) + b"\xff"
     return _row(log, kind, first), end
+
+
+def is_message(key: bytes) -> bool:
+    """Whether this row of a log is a message, active or set aside."""
+    return key[4:5] in (b"m", b"o")
 
 
 def number_of(key: bytes) -> int:

@@ -36,8 +36,16 @@ class Log(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """The logs that one run of a transaction's body has to do with."""
 
-    __slots__ = ("_counters", "_dirty", "appended", "before", "earliest_due", "earliest_expiry",
-                 "now", "tx")  # fmt: skip
+    __slots__ = (
+        "_counters",
+        "_dirty",
+        "appended",
+        "before",
+        "earliest_due",
+        "earliest_expiry",
+        "now",
+        "tx",
+    )
 
     def __init__(self, tx: Tx) -> None:
         self.tx = tx
@@ -170,8 +178,8 @@ class Ledger:
 
     # ---- messages set aside
 
-    def schedule(self, log: Log, message: StoredMessage) -> int:
-        number = self.next_number(log)
+    def schedule(self, log: Log, message: StoredMessage, reserved: int = 0) -> int:
+        number = reserved or self.next_number(log)
         message.state = _scheduled
         counters = self.counters(log)
         counters.scheduled += 1

@@ -14,6 +14,7 @@ from etagere.kernel.message_lock import LockEnd
 from etagere.kv.contract import Partition
 from etagere.services.bus import errors
 from etagere.services.bus.deposit import Depositor, begin_life
+from etagere.services.bus.descriptions import TopicDescription
 from etagere.services.bus.ledger import Ledger, Log
 from etagere.services.bus.messages import Message, MessageState, Outcome, SectionCodec
 from etagere.services.bus.names import SubQueue
@@ -40,8 +41,9 @@ class Operation(Protocol):
         """About how many bytes it writes."""
         ...
 
-    @property
-    def report(self) -> Report: ...
+    report: Report
+    state: Any
+    """Whose effects want to be carried out after the report; None for nobody's."""
 
     async def apply(self, ledger: Ledger) -> Any: ...
 
@@ -61,6 +63,8 @@ class Send:
         "alone",
         "parts",
         "report",
+        "state",
+        "ticket",
         "weight",
     )
 
@@ -73,16 +77,23 @@ class Send:
         codec: SectionCodec,
         seed: bytes,
         report: Report,
+        ticket: Any = None,
     ) -> None:
         self.parts = reach.parts
         self.report = report
-        self.alone = False
+        self.state: Any = None
         self._target = target
         self._reach = reach
         self._messages = messages
         self._codec = codec
         self._seed = seed
         self.weight = weight
+        self.ticket = ticket
+        description = target.description
+        self.alone = (
+            isinstance(description, TopicDescription)
+            and description.filtering_messages_before_publishing
+        )
 
     async def apply(self, ledger: Ledger) -> list[int]:
         target = self._target
@@ -136,6 +147,7 @@ class Settle:
         "outcome",
         "parts",
         "report",
+        "state",
         "sub_queue",
         "ticket",
         "weight",
@@ -156,6 +168,7 @@ class Settle:
     ) -> None:
         self.parts: tuple[Partition, ...] = (target.part,)
         self.report = report
+        self.state: Any = None
         self.alone = False
         self._target = target
         self.sub_queue = sub_queue
@@ -222,6 +235,7 @@ class Expire:
         "numbers",
         "parts",
         "report",
+        "state",
         "weight",
     )
 
@@ -236,6 +250,7 @@ class Expire:
     ) -> None:
         self.parts = reach.parts
         self.report = report
+        self.state: Any = None
         self.alone = False
         self._target = target
         self.numbers = numbers
@@ -257,11 +272,22 @@ class Expire:
 class PutBack:
     """A message that was taken for a receiver who is there no more; the result is its number."""
 
-    __slots__ = ("_log", "alone", "message", "number", "parts", "report", "stream", "weight")
+    __slots__ = (
+        "_log",
+        "alone",
+        "message",
+        "number",
+        "parts",
+        "report",
+        "state",
+        "stream",
+        "weight",
+    )
 
     def __init__(self, log: Log, number: int, message: StoredMessage, report: Report) -> None:
         self.parts = (log.part,)
         self.report = report
+        self.state: Any = None
         self.alone = False
         self._log = log
         self.number = number

@@ -63,6 +63,8 @@ class OwnerBase:
         self.notices: list[Notice] = []
         self.in_transit: set[int] = set()
         """Numbers of active messages that something is about to take, without a lock."""
+        self.aside_in_transit: set[int] = set()
+        """The same of deferred messages."""
         self._draw_token = draw_token
         self._frozen = 0
         self._stranded: list[tuple[Stream, int, StoredMessage]] = []
@@ -259,6 +261,16 @@ class OwnerBase:
             operation.verify()
         self.operations.append(operation)
 
+    def settlement(self, lock: Lock, outcome: Outcome) -> Settle:
+        """A step that settles an enlisted message, for whoever will report back with `ended`."""
+        end = lock_end_of(outcome)
+        operation = Settle(
+            self.target, self.sub_queue, lock.held, end, outcome, _report_to_nobody, lock=lock
+        )
+        if self.doubtful:
+            operation.verify()
+        return operation
+
     def _settled(
         self, operation: Settle, result: Settled | None, refusal: Refused | None, now: Timestamp
     ) -> None:
@@ -342,6 +354,10 @@ class OwnerBase:
 
     # ---- messages set aside
 
+    def is_taken_aside(self, number: int) -> bool:
+        """Whether somebody has this deferred message."""
+        return number in self.aside_in_transit or self.locks.is_locked_aside(number)
+
     def lock_aside(
         self, rows: Sequence[Row], stream: Stream | None, now: Timestamp
     ) -> list[Delivery]:
@@ -405,6 +421,10 @@ class OwnerBase:
 
     def fetch_failed(self, request: Fetch) -> None:
         request.stream.window.fetch_failed()
+
+
+def _report_to_nobody(*_arguments: Any) -> None:
+    pass
 
 
 def delivery_of(

@@ -164,11 +164,9 @@ class SessionOwner(OwnerBase):
         standing = standing_of(hold.custody, token, now, peek_locks)
         return not hold.closing and standing is Standing.GOOD
 
-    def set_credit(
-        self, taker: Taker, hold: Hold, credit: int, now: Timestamp, *, drain: bool
-    ) -> None:
+    def set_credit(self, hold: Hold, credit: int, now: Timestamp, *, drain: bool) -> None:
         if not hold.closing:
-            hold.stream.set_credit(taker, credit, drain=drain)
+            hold.stream.set_credit(hold.taker, credit, drain=drain)
             hold.stream.advance(now)
 
     def renew_session(self, session_id: str, now: Timestamp) -> Timestamp:

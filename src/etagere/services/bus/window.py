@@ -20,8 +20,17 @@ Row = tuple[int, StoredMessage]
 
 
 class Window:
-    __slots__ = ("_returned", "_returned_messages", "complete", "fetching", "horizon", "loading",
-                 "next_expected", "ready", "version")  # fmt: skip
+    __slots__ = (
+        "_returned",
+        "_returned_messages",
+        "complete",
+        "fetching",
+        "horizon",
+        "loading",
+        "next_expected",
+        "ready",
+        "version",
+    )
 
     def __init__(self, next_expected: int = 1) -> None:
         self.ready: deque[Row] = deque()

@@ -1,0 +1,139 @@
+"""Reading the logs: what windows load, what peek shows, which session is next."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from etagere.kv.contract import ReadTx
+from etagere.services.bus import keys, ledger, records
+from etagere.services.bus.ledger import Log
+from etagere.services.bus.messages import MessageState
+from etagere.services.bus.window import Row
+
+page_rows: Final = 64
+peeked_rows_max: Final = 1000
+"""How many rows one peek looks at before it answers with what it has."""
+
+
+async def load(tx: ReadTx, log: Log, after: int, limit: int) -> list[Row]:
+    """Active messages behind number `after`, without long rests; fewer than `limit` are all."""
+    begin, end = keys.messages(log.number, after + 1)
+    rows = await tx.scan(log.part, begin, end, limit=limit)
+    return [(keys.number_of(key), records.messages.decode(raw)) for key, raw in rows]
+
+
+async def load_session(tx: ReadTx, log: Log, session_id: str, after: int, limit: int) -> list[Row]:
+    begin, end = keys.session_messages(log.number, session_id, after + 1)
+    rows: list[Row] = []
+    for key, _ in await tx.scan(log.part, begin, end, limit=limit):
+        number = keys.number_of(key)
+        message = await ledger.active(tx, log, number)
+        assert message is not None
+        rows.append((number, message))
+    return rows
+
+
+async def fetch(tx: ReadTx, log: Log, numbers: Sequence[int]) -> list[Row]:
+    """Those of the active messages that are there, the first of them with its rest."""
+    rows: list[Row] = []
+    for number in numbers:
+        message = await ledger.active(tx, log, number)
+        if message is not None:
+            if number == numbers[0]:
+                message = await ledger.fill(tx, log.part, message)
+            rows.append((number, message))
+    return rows
+
+
+async def find_session(tx: ReadTx, log: Log, held: frozenset[str]) -> str | None:
+    """Of the sessions with active messages that are not held, the one with the oldest."""
+    begin, end = keys.heads(log.number, 0)
+    while True:
+        rows = await tx.scan(log.part, begin, end, limit=page_rows)
+        for _, raw in rows:
+            session_id = raw.decode()
+            if session_id not in held:
+                return session_id
+        if len(rows) < page_rows:
+            return None
+        begin = rows[-1][0] + b"\0"
+
+
+async def peek(
+    tx: ReadTx, log: Log, first: int, count: int, bytes_max: int, session_id: str | None
+) -> list[Row]:
+    """Messages of every state from number `first` on, in order, with their rests."""
+    found: list[Row] = []
+    looked = size = 0
+    position = first
+    while len(found) < count and looked < peeked_rows_max:
+        rows = await _both_states(tx, log, position, min(count, page_rows))
+        for number, raw in rows:
+            looked += 1
+            message = records.messages.decode(raw)
+            if session_id is not None and message.session_id != session_id:
+                continue
+            size += message.size
+            if found and size > bytes_max:
+                return found
+            found.append((number, await ledger.fill(tx, log.part, message)))
+            if len(found) == count:
+                return found
+        if not rows:
+            return found
+        position = rows[-1][0] + 1
+    return found
+
+
+async def _both_states(tx: ReadTx, log: Log, first: int, limit: int) -> list[tuple[int, bytes]]:
+    """Active and set aside, merged by number."""
+    merged: list[tuple[int, bytes]] = []
+    for range_of in (keys.messages, keys.all_aside):
+        begin, end = range_of(log.number, first)
+        rows = await tx.scan(log.part, begin, end, limit=limit)
+        merged.extend((keys.number_of(key), raw) for key, raw in rows)
+    merged.sort(key=lambda row: row[0])
+    return merged[:limit]
+
+
+async def deferred(
+    tx: ReadTx, log: Log, numbers: Sequence[int], session_id: str | None
+) -> list[Row] | None:
+    """These deferred messages, whole; None if any of them is not there."""
+    rows: list[Row] = []
+    for number in numbers:
+        message = await ledger.aside(tx, log, number)
+        if message is None or message.state != MessageState.deferred:
+            return None
+        if session_id is not None and message.session_id != session_id:
+            return None
+        rows.append((number, await ledger.fill(tx, log.part, message)))
+    return rows
+
+
+async def list_sessions(
+    tx: ReadTx, log: Log, updated_after: int | None, skip: int, top: int
+) -> list[str]:
+    """Without a time, sessions with active messages or a state; with one, those whose state was
+    set after it.  By session id."""
+    begin, end = keys.sessions(log.number)
+    found: list[str] = []
+    while True:
+        rows = await tx.scan(log.part, begin, end, limit=page_rows)
+        for key, raw in rows:
+            if updated_after is not None:
+                record = records.sessions.decode(raw)
+                if record.state_bytes is None or record.updated_at <= updated_after:
+                    continue
+            if skip:
+                skip -= 1
+                continue
+            found.append(keys.session_of(key))
+            if len(found) >= top:
+                return found
+        if len(rows) < page_rows:
+            return found
+        begin = rows[-1][0] + b"\0"
+
+
+async def session_state(tx: ReadTx, log: Log, session_id: str) -> bytes | None:
+    return await tx.get(log.part, keys.session_state(log.number, session_id))

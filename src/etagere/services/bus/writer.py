@@ -1,0 +1,182 @@
+"""The way into the store: everything that happens to an entity, many steps to one transaction.
+
+While a transaction is on its way to the disk, steps that arrive gather for the next; two may be on
+their way at once, so that the disk never waits for this process to notice that it is done.  Steps
+are taken in the order in which they were handed in.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from etagere.base.clock import Clock
+from etagere.base.errors import Refused
+from etagere.kv.contract import Engine, LimitExceeded, Partition, StoreError, Tx
+from etagere.services.bus import errors
+from etagere.services.bus.ledger import Ledger, Log
+from etagere.services.bus.operations import Operation
+from etagere.services.bus.records import LogCounters, StoredMessage
+
+transactions_in_flight_max: Final = 2
+steps_per_transaction_max: Final = 1024
+bytes_per_transaction_max: Final = 8 * 1024 * 1024
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Written:
+    """What a transaction did, for those who keep something of it in memory."""
+
+    __slots__ = ("appended", "before", "counters", "earliest_due", "earliest_expiry", "results")
+
+    def __init__(self, results: list[tuple[Any, Refused | None]], ledger: Ledger) -> None:
+        self.results = results
+        self.counters: dict[Log, LogCounters] = ledger.finish()
+        self.appended: dict[Log, list[tuple[int, StoredMessage]]] = ledger.appended
+        self.before: dict[Log, int] = ledger.before
+        self.earliest_due: dict[Log, int] = ledger.earliest_due
+        self.earliest_expiry: dict[Log, int] = ledger.earliest_expiry
+
+
+class Writer:
+    __slots__ = (
+        "_apply",
+        "_clock",
+        "_doubt",
+        "_engine",
+        "_in_flight",
+        "_scheduled",
+        "_settle",
+        "_tasks",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        apply: Callable[[Written], None],
+        doubt: Callable[[tuple[Partition, ...]], None],
+        settle: Callable[[Iterable[Any]], None],
+    ) -> None:
+        """`apply` hears of every transaction before the steps do, `doubt` of every failed one;
+        `settle` is given whose effects are to be carried out after the steps' reports."""
+        self._engine = engine
+        self._clock = clock
+        self._apply = apply
+        self._doubt = doubt
+        self._settle = settle
+        self._waiting: deque[Operation] = deque()
+        self._in_flight = 0
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._in_flight
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return set(self._tasks)
+
+    def submit(self, operation: Operation) -> None:
+        self._waiting.append(operation)
+        if not self._scheduled and self._in_flight < transactions_in_flight_max:
+            # At the end of this turn of the loop, with whatever else comes in it.
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        self._scheduled = False
+        while self._waiting and self._in_flight < transactions_in_flight_max:
+            operations = self._take()
+            self._in_flight += 1
+            task = asyncio.get_running_loop().create_task(self._run(operations))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _take(self) -> list[Operation]:
+        waiting = self._waiting
+        taken = [waiting.popleft()]
+        if taken[0].alone:
+            return taken
+        room = bytes_per_transaction_max - taken[0].weight
+        while waiting and len(taken) < steps_per_transaction_max:
+            following = waiting[0]
+            room -= following.weight
+            if room < 0 or following.alone:
+                break
+            taken.append(waiting.popleft())
+        return taken
+
+    async def _run(self, operations: list[Operation]) -> None:
+        try:
+            await self._write(operations)
+        finally:
+            self._in_flight -= 1
+            self._start()
+
+    async def _write(self, operations: list[Operation]) -> None:
+        alone = len(operations) == 1
+        parts = _union(operations)
+
+        async def body(tx: Tx) -> Written:
+            ledger = Ledger(tx)
+            results: list[tuple[Any, Refused | None]] = []
+            for operation in operations:
+                try:
+                    results.append((await operation.apply(ledger), None))
+                except Refused as refusal:
+                    if alone:
+                        raise
+                    results.append((None, refusal))
+            return Written(results, ledger)
+
+        try:
+            written = await self._engine.write(parts, body)
+        except Refused as refusal:
+            self._report(operations, refusal)
+        except LimitExceeded:
+            await self._one_by_one(operations, Refused(errors.message_too_large))
+        except StoreError as error:
+            self._doubt(parts)
+            self._report(operations, _refusal_of(error))
+        except Exception:  # noqa: BLE001 - whatever it was, it is answered
+            _log.exception("a transaction of the bus failed")
+            await self._one_by_one(operations, Refused(errors.internal_error))
+        else:
+            self._apply(written)
+            now = self._clock.now()
+            for operation, (result, refused) in zip(operations, written.results, strict=True):
+                operation.report(operation, result, refused, now)
+            self._settle(dict.fromkeys(operation.state for operation in operations))
+
+    async def _one_by_one(self, operations: list[Operation], refusal: Refused) -> None:
+        """One of them brought the transaction down; the others should not suffer for it."""
+        if len(operations) == 1:
+            self._report(operations, refusal)
+            return
+        for operation in operations:
+            await self._write([operation])
+
+    def _report(self, operations: list[Operation], refusal: Refused) -> None:
+        now = self._clock.now()
+        for operation in operations:
+            operation.report(operation, None, refusal, now)
+        self._settle(dict.fromkeys(operation.state for operation in operations))
+
+
+def _union(operations: list[Operation]) -> tuple[Partition, ...]:
+    parts = operations[0].parts
+    if all(operation.parts == parts for operation in operations):
+        return parts
+    return tuple(sorted({part for operation in operations for part in operation.parts}))
+
+
+def _refusal_of(error: StoreError) -> Refused:
+    return Refused(
+        errors.internal_error,
+        message=f"The message store could not complete the operation ({type(error).__name__}).",
+    )
