@@ -27,6 +27,7 @@ from etagere.protocols.amqp.sections import (
     section,
     split,
 )
+from etagere.protocols.amqp.usual_message import usual_tail
 from etagere.protocols.amqp.values import Described, Symbol, UInt, ULong, Uuid
 
 maps = st.dictionaries(keys, scalars, max_size=6)
@@ -265,3 +266,63 @@ def test_what_the_sdk_encodes_is_split() -> None:
 
 def test_section_of_a_described_value() -> None:
     assert split(section(0x77, Described(ULong(0x31), [UInt(1)]))).tail.startswith(b"\x00\x53\x77")
+
+
+# ---- the hot path
+
+
+def _check_usual(payload: bytes) -> bool:
+    """Whether it was taken."""
+    at = usual_tail(payload)
+    if at < 0:
+        return False
+    sections = split(payload)
+    assert (sections.header, sections.tail) == (payload[:at], payload[at:])
+    assert not sections.delivery_annotations
+    assert not sections.message_annotations
+    return True
+
+
+@given(messages())
+def test_usual_messages_are_split_the_same(parts: list[bytes]) -> None:
+    _check_usual(b"".join(parts))
+
+
+usual = st.builds(
+    lambda header, properties, application, body: header + properties + application + body,
+    headers.map(encode_composite),
+    st.one_of(
+        st.just(b""),
+        st.builds(Properties, st.text(max_size=40), to=st.text(max_size=20)).map(encode_composite),
+    ),
+    st.one_of(
+        st.just(b""),
+        st.dictionaries(st.text(), scalars, max_size=6).map(lambda value: section(0x74, value)),
+    ),
+    st.binary(max_size=400).map(lambda body: section(0x75, body)),
+)
+
+
+@given(usual)
+def test_usual_messages_are_taken(payload: bytes) -> None:
+    assert _check_usual(payload)
+
+
+@given(usual, st.data())
+def test_damaged_usual_messages_are_split_the_same(payload: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(payload)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    _check_usual(bytes(damaged[: data.draw(st.integers(0, len(damaged)))]))
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_split_the_same(noise: bytes) -> None:
+    _check_usual(noise)
+
+
+def test_at_signs_are_not_nulls() -> None:
+    """0x40 is null as a constructor, and an at sign in a text."""
+    for text in ("@", "@@@@", "x@@", ""):
+        payload = encode_composite(Properties(text, group_id=text)) + section(0x75, b"x")
+        assert _check_usual(payload)

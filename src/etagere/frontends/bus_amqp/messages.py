@@ -33,6 +33,7 @@ from etagere.protocols.amqp.sections import (
     section_at,
     split,
 )
+from etagere.protocols.amqp.usual_message import usual_tail
 from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
 from etagere.services.bus.messages import Delivery, Message
 
@@ -76,6 +77,16 @@ _no_header: Final = Header()
 
 def read_message(payload: bytes, draw_id: DrawId) -> Message:
     """One message; DecodeFault or Refused if it is not good."""
+    tail_at = usual_tail(payload)
+    if tail_at >= 0:
+        tail = payload[tail_at:]
+        if tail[6:7] != b"\xa1" or tail[2] != properties_code:
+            tail = with_message_id(tail, draw_id)
+        if not tail_at:
+            return Message(tail, len(payload))
+        raw = payload[:tail_at]
+        ttl = _header(raw).ttl
+        return Message(tail, len(payload), raw, ttl_ms=None if ttl == ttl_absent else ttl)
     sections = split(payload)
     tail = sections.tail
     # The usual form of a message id: text in a list with a length of one byte.

@@ -381,7 +381,7 @@ def check_compound(buffer: bytes, at: int, stop: int) -> None:
     for _ in range(count):
         if item >= stop:
             raise DecodeFault("A value is cut short.")
-        width = _flat_widths[buffer[item]]
+        width = flat_widths[buffer[item]]
         if width >= 0:
             item += 1 + width
         elif width == -1:
@@ -395,6 +395,6 @@ def check_compound(buffer: bytes, at: int, stop: int) -> None:
         raise DecodeFault("A size and its items disagree.")
 
 
-_flat_widths: Final = [
+flat_widths: Final = [
     _width_unknown if code >= 0xC0 else width for code, width in enumerate(_widths)
 ]
