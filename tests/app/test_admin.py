@@ -99,6 +99,7 @@ def test_metrics_count_requests_by_operation_and_code(admin):
         ("POST", "/faults", '{"point": "x", "count": 1.5}', 400, "count"),
         ("POST", "/faults", '{"point": "x", "probability": 0}', 400, "probability"),
         ("POST", "/faults", '{"point": "x", "seconds": 1e9}', 400, "seconds"),
+        ("POST", "/faults", '{"point": "throttle", "operation": "PutBlop"}', 400, "PutBlob"),
         ("DELETE", "/faults/x", None, 404, "x"),
         ("DELETE", "/faults/99999", None, 404, "99999"),
     ],

@@ -168,7 +168,7 @@ class Admin:
         try:
             fault = await self._server.arm(_fault(await _table(request)))
         except ValueError as error:
-            raise AdminError(409, str(error)) from error
+            raise AdminError(400, str(error)) from error
         return _json({"id": fault.id, "point": fault.point}, 201)
 
     async def clear_faults(self, _: Request, __: str) -> Response:

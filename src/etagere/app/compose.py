@@ -23,6 +23,8 @@ class StorageService(NamedTuple):
     handler: Handler
     sweep: Sweep
     forget: Forget
+    operations: tuple[str, ...]
+    """The names of what it can do."""
 
 
 class _Composer:
@@ -42,7 +44,8 @@ class _Composer:
             strict_versions=at.settings.strict_versions,
         )
         handler = Observed(frontend.name, pipeline, at.metrics, at.faults)
-        return StorageService(frontend.name, handler, sweep, forget)
+        names = tuple(frontend.operations.names())
+        return StorageService(frontend.name, handler, sweep, forget, names)
 
 
 def _bearer(foundation: Foundation) -> BearerCheck | None:

@@ -4,6 +4,7 @@ Our own, because prometheus-client takes 70 ms to import and counts per call wha
 with two dictionary look-ups.
 """
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -34,6 +35,8 @@ class RequestMetrics:
     def __init__(self) -> None:
         self._series: dict[tuple[str, str], _Series] = {}
         self._dropped: dict[str, int] = {}
+        self._by_process: dict[int, int] = {}
+        """Filled by `merge`."""
 
     def served(self, service: str, operation: str, status: int, code: str, seconds: float) -> None:
         key = (service, operation or operation_unknown)
@@ -52,6 +55,7 @@ class RequestMetrics:
     def snapshot(self) -> dict[str, Any]:
         """As plain values, for the way from a worker to the process that shows them."""
         return {
+            "pid": os.getpid(),
             "series": [
                 [
                     service,
@@ -66,7 +70,9 @@ class RequestMetrics:
         }
 
     def merge(self, snapshot: Mapping[str, Any]) -> None:
+        pid = snapshot["pid"]
         for service, operation, outcomes, buckets, seconds in snapshot["series"]:
+            self._by_process[pid] = self._by_process.get(pid, 0) + sum(buckets)
             series = self._series.setdefault((service, operation), _Series())
             for status, code, count in outcomes:
                 key = (status, code)
@@ -83,6 +89,9 @@ class RequestMetrics:
             for (status, code), count in sorted(series.outcomes.items()):
                 labels = {**at, "status": str(status), "code": code}
                 yield sample("etagere_requests_total", labels, count)
+        yield from heading("etagere_process_requests_total", "counter", "By worker process.")
+        for pid, count in sorted(self._by_process.items()):
+            yield sample("etagere_process_requests_total", {"pid": str(pid)}, count)
         yield from heading("etagere_requests_dropped_total", "counter", "Clients gone unanswered.")
         for service, count in sorted(self._dropped.items()):
             yield sample("etagere_requests_dropped_total", {"service": service}, count)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import difflib
 import time
 from contextlib import ExitStack
 from itertools import count
@@ -17,7 +18,7 @@ from etagere.app.settings import AccountEntry, Settings
 from etagere.app.workers import WorkerFailed, Workers
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import StoreUnusable
-from etagere.servers.faults import Armed
+from etagere.servers.faults import Armed, places
 from etagere.servers.real import VirtualClock
 
 _connectable: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - looked up
@@ -30,12 +31,14 @@ class NotVirtual(Exception):  # noqa: N818 - an answer for people
 class Server:
     """Made by `start`; everything that an admin may ask of a server is a method."""
 
-    def __init__(self, settings: Settings, process: Process, held: ExitStack) -> None:
+    def __init__(
+        self, settings: Settings, process: Process, workers: Workers | None, held: ExitStack
+    ) -> None:
         self.settings = settings
         self.process = process
         self.foundation = process.foundation
         self._held = held
-        self._workers: Workers | None = None
+        self._workers = workers
         self._background: Background | None = None
         self._fault_ids = count(1)
         self._began = time.monotonic()
@@ -48,30 +51,35 @@ class Server:
         with ExitStack() as held:
             inherited = _lock(settings, held)
             clock = make_clock(settings)
-            process = Process(settings, clock)
-            server = cls(settings, process, held)
+            workers = None
             try:
-                await server._listen(inherited)
+                if settings.workers > 1:
+                    clock_fd = clock.fd if isinstance(clock, VirtualClock) else None
+                    workers = Workers(settings, inherited, clock_fd)
+                    await workers.launch(settings.workers - 1)
+                server = cls(settings, Process(settings, clock), workers, held)
             except BaseException:
-                await server._abandon()
+                if workers is not None:
+                    await workers.stop()
+                raise
+            try:
+                await server._listen()
+            except BaseException:
+                await server.stop()
                 raise
             server._held = held.pop_all()
         return server
 
-    async def _listen(self, inherited: tuple[int, ...]) -> None:
-        settings, process = self.settings, self.process
-        shared = settings.workers > 1
+    async def _listen(self) -> None:
+        settings, process, workers = self.settings, self.process, self._workers
         wanted = {s.name: getattr(settings, f"{s.name}_port") for s in process.services}
-        ports = await process.listen(wanted, shared=shared)
+        ports = await process.listen(wanted, shared=workers is not None)
         admin_port = await process.listen_with(
             Admin(self), settings.admin_host, settings.admin_port, "--admin-port"
         )
-        if shared:
-            clock = self.foundation.clock
-            clock_fd = clock.fd if isinstance(clock, VirtualClock) else None
-            self._workers = Workers(settings, ports, inherited, clock_fd, self._state)
+        if workers is not None:
             try:
-                await self._workers.start(settings.workers - 1)
+                await workers.start(ports, self._state)
             except WorkerFailed as error:
                 raise Unusable(str(error)) from error
         self._background = Background(self.foundation, process.services)
@@ -83,11 +91,6 @@ class Server:
         scheme = "http" if self.settings.tls_cert is None else "https"
         name = _connectable.get(host, host)
         return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
-
-    async def _abandon(self) -> None:
-        if self._workers is not None:
-            await self._workers.stop()
-        await self.process.stop()
 
     async def stop(self) -> None:
         """No new work, work in hand finished, listeners closed, everything on stable storage."""
@@ -208,10 +211,19 @@ class Server:
         return True
 
     async def arm(self, fault: Armed) -> Armed:
-        """ValueError where there are too many."""
+        """ValueError where there are too many, or no operation of that name."""
+        if fault.operation and fault.point in places:
+            self._check_operation(fault.operation)
         fault.id = next(self._fault_ids)
         await self._everywhere("arm", **_fields(fault))
         return fault
+
+    def _check_operation(self, name: str) -> None:
+        known = {n.lower(): n for service in self.process.services for n in service.operations}
+        if name.lower() not in known:
+            near = difflib.get_close_matches(name, known.values(), 3)
+            hint = f"did you mean {', '.join(near)}?" if near else "metrics show their names."
+            raise ValueError(f'There is no operation "{name}"; {hint}')
 
     async def disarm(self, fault_id: int) -> bool:
         return (await self._everywhere("disarm", id=fault_id))[0] is True

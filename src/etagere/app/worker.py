@@ -43,6 +43,8 @@ class _Told:
         logs.set_up(settings.log_level, settings.log_format)
         try:
             self.process = Process(settings, make_clock(settings, fields["clock_fd"]))
+            for command, told in fields["state"]:
+                await self.process.obey(command, told)
             await self.process.listen(fields["ports"], shared=True)
         except Unusable as error:
             return str(error)

@@ -25,6 +25,9 @@ restart_seconds_min: Final = 1.0
 """A worker that dies at once is not started again faster than this."""
 
 
+State = Callable[[], list[tuple[str, dict[str, Any]]]]
+
+
 class WorkerFailed(Exception):  # noqa: N818 - carries the worker's own line
     pass
 
@@ -47,25 +50,29 @@ class Workers:
     def __init__(
         self,
         settings: Settings,
-        ports: Mapping[str, int],
         inherited: tuple[int, ...],
         clock_fd: int | None,
-        state: Callable[[], list[tuple[str, dict[str, Any]]]],
     ) -> None:
-        """`state` lists the commands that bring a new worker to where the others are."""
-        self._start = {
-            "settings": msgspec.json.encode(settings, enc_hook=str).decode(),
-            "ports": dict(ports),
-            "clock_fd": clock_fd,
-        }
+        self._settings = msgspec.json.encode(settings, enc_hook=str).decode()
+        self._ports: dict[str, int] = {}
+        self._clock_fd = clock_fd
         self._inherited = inherited if clock_fd is None else (*inherited, clock_fd)
-        self._state = state
+        self._state: State = list
         self._workers: dict[int, Worker] = {}
         self._keepers: list[asyncio.Task[None]] = []
 
-    async def start(self, count: int) -> None:
-        for worker in await asyncio.gather(*(self._spawn() for _ in range(count))):
-            self._keep(worker)
+    async def launch(self, count: int) -> None:
+        """Let them import what they need, while the first process still binds its ports."""
+        for _ in range(count):
+            worker = await self._launch()
+            self._workers[worker.process.pid] = worker
+
+    async def start(self, ports: Mapping[str, int], state: State) -> None:
+        """`state` lists the commands that bring a new worker to where the others are."""
+        self._ports, self._state = dict(ports), state
+        await asyncio.gather(*(self._start(worker) for worker in self._workers.values()))
+        for worker in self._workers.values():
+            self._keepers.append(asyncio.create_task(self._replace_when_dead(worker)))
 
     async def tell(self, command: str, fields: Mapping[str, Any] | None = None) -> list[Any]:
         """Ask all of them; those that die meanwhile have no say."""
@@ -97,7 +104,7 @@ class Workers:
         except TimeoutError:
             worker.process.kill()
 
-    async def _spawn(self) -> Worker:
+    async def _launch(self) -> Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             process = subprocess.Popen(  # noqa: ASYNC220, S603 - a fork and an exec of ourselves
@@ -105,23 +112,23 @@ class Workers:
                 pass_fds=(theirs.fileno(), *self._inherited),
                 stdin=subprocess.DEVNULL,
             )
-        link = await Link.over(ours, _no_questions)
-        worker = Worker(process, link)
+        return Worker(process, await Link.over(ours, _no_questions))
+
+    async def _start(self, worker: Worker) -> None:
+        start = {
+            "settings": self._settings,
+            "ports": self._ports,
+            "clock_fd": self._clock_fd,
+            "state": self._state(),
+        }
         try:
-            failure = await asyncio.wait_for(link.ask("start", self._start), start_seconds_max)
-            for command, fields in self._state():
-                await link.ask(command, fields)
+            failure = await asyncio.wait_for(worker.link.ask("start", start), start_seconds_max)
         except (LinkLost, TimeoutError, RuntimeError) as error:
             failure = str(error) or "it ended before it was ready"
         if failure:
-            process.kill()
-            await link.close()
+            worker.process.kill()
+            await worker.link.close()
             raise WorkerFailed(f"a worker did not start: {failure}")
-        return worker
-
-    def _keep(self, worker: Worker) -> None:
-        self._workers[worker.process.pid] = worker
-        self._keepers.append(asyncio.create_task(self._replace_when_dead(worker)))
 
     async def _replace_when_dead(self, worker: Worker) -> None:
         while True:
@@ -130,13 +137,16 @@ class Workers:
             del self._workers[worker.process.pid]
             _log.error("worker died", extra={"pid": worker.process.pid, "status": status})
             await worker.link.close()
-            worker = await self._spawn_again()
+            worker = await self._start_another()
             self._workers[worker.process.pid] = worker
 
-    async def _spawn_again(self) -> Worker:
+    async def _start_another(self) -> Worker:
         while True:
             await asyncio.sleep(restart_seconds_min)
             try:
-                return await self._spawn()
+                worker = await self._launch()
+                await self._start(worker)
             except (WorkerFailed, OSError) as error:
                 _log.error("worker not restarted", extra={"why": str(error)})
+            else:
+                return worker
