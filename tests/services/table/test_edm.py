@@ -1,6 +1,7 @@
 """Which values each property type takes, and that what is kept is what was sent."""
 
 import base64
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -138,3 +139,22 @@ def test_what_is_stored_comes_back(values: dict[str, object]):
     assert {name: type(value) for name, value in back.items()} == {
         name: type(value) for name, value in values.items()
     }
+
+
+@given(
+    st.datetimes(
+        min_value=datetime(1601, 1, 1),  # noqa: DTZ001 - the zone is written below
+        max_value=datetime(9999, 12, 31, 23, 59, 59),  # noqa: DTZ001
+    ),
+    st.integers(0, 9_999_999),
+    st.integers(0, 7),
+)
+def test_a_moment_is_kept_in_one_form_however_it_is_written(
+    moment: datetime, fraction: int, digits: int
+):
+    written = f"{fraction:07d}"[:digits]
+    point = "." if written else ""
+    whole = f"{moment.year:04}" + moment.strftime("-%m-%dT%H:%M:%S")
+    kept = written.rstrip("0")
+    expected = f"{whole}.{kept}Z" if kept else f"{whole}Z"
+    assert edm.settle(f"{whole}{point}{written}Z", "Edm.DateTime") == (expected, "Edm.DateTime")

@@ -41,6 +41,11 @@ _int64_max: Final = 2**63 - 1
 
 _integer_form: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _guid_form: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII)
+_kept_datetime: Final = re.compile(
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}"
+    r"(?:\.[0-9]{0,6}[1-9])?Z"
+)
+"""What most clients send is what is kept; the ends of months are left to the calendar."""
 _double_form: Final = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
 _named_doubles: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
@@ -170,6 +175,8 @@ def _settle_boolean(value: object) -> bool:
 
 
 def settle_datetime(value: object) -> str:
+    if type(value) is str and _kept_datetime.fullmatch(value) and value >= "1601":
+        return value
     moment = parse_iso(value) if type(value) is str else None
     if moment is None or moment < datetime_earliest:
         raise invalid_input("The value does not fit the type Edm.DateTime.")
