@@ -1,11 +1,17 @@
 """Clocks and engines for the store's tests."""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from etagere.base.clock import Timestamp
 from etagere.kv.check import check_store
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.engines.memory import MemoryEngine
+
+
+# No result depends on how busy the machine is.
+settings.register_profile("kv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kv")
 
 
 class HandClock:

@@ -51,7 +51,7 @@ class Environment:
     def _open(self) -> lmdb.Environment:
         try:
             _reserve_lock_file(self.path / lock_file_name)
-            return lmdb.open(
+            env = lmdb.open(
                 str(self.path),
                 map_size=self._map_bytes,
                 metasync=self._durability == "sync",
@@ -61,6 +61,14 @@ class Environment:
             )
         except (OSError, lmdb.Error) as error:
             raise StoreUnusable(f"{self.path}: {error}") from error
+        try:
+            # A process that was killed may have left commits that only the system's cache has;
+            # nobody is to read them before they are on the disk.
+            env.sync(True)
+        except lmdb.Error as error:
+            env.close()
+            raise StoreUnusable(f"{self.path}: {error}") from error
+        return env
 
     def begin_read(self) -> "lmdb.Transaction[bytes]":
         """A snapshot; the caller holds `guard`, and has the map adopted on MapResizedError."""
