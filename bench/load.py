@@ -35,7 +35,7 @@ def run(
     if program is None:
         raise Missing("wrk is not installed (Debian: wrk)")
     command = [
-        program, "--latency", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s",
+        program, "--latency", f"-t{threads}", f"-c{connections}", f"-d{seconds:g}s", "--timeout", "30s",
     ]  # fmt: skip
     if script is not None:
         command += ["-s", str(_scripts / f"{script}.lua")]
