@@ -8,7 +8,6 @@ from etagere.kv.check import check_store
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.engines.memory import MemoryEngine
 
-
 # No result depends on how busy the machine is.
 settings.register_profile("kv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kv")
