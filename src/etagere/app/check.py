@@ -1,27 +1,91 @@
-"""`etagere check DIR`: a whole store verified while no server has it open."""
+"""`etagere check DIR`: a whole store verified while no server has it open.
 
+The pages, the rows, and what the services know of their records; then every extent that a record
+refers to, byte by byte.
+"""
+
+import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from etagere.app.configuration import Unusable
-from etagere.kv.check import Checker, check_store
+from etagere.app.foundation import extents_directory
+from etagere.extents.check import check as check_extents
+from etagere.extents.local import LocalExtents
+from etagere.kv.check import CheckTx, Finding, check_store
 from etagere.kv.contract import StoreUnusable
+from etagere.kv.engines.directory_lock import DirectoryLock
+from etagere.kv.engines.lmdb import LmdbEngine
+from etagere.kv.tuples import unpack
+from etagere.servers.real import RealClock
+from etagere.services.blob.check import Referrers, check_account
 from etagere.services.queue.check import QueueChecker
+from etagere.services.table.check import TableChecker
 
-checkers: Final[tuple[Checker, ...]] = (QueueChecker(),)
-"""What the services know of their own records."""
+
+class BlobChecker:
+    """A `Checker` for the rows of all accounts' containers."""
+
+    name: Final = "blob"
+
+    def __init__(self) -> None:
+        self.accounts: list[str] = []
+        """Found by `check`: whoever has a container, or had one that is not swept away yet."""
+
+    async def check(self, tx: CheckTx) -> list[Finding]:
+        self.accounts = list(_accounts(tx, self.name))
+        return [
+            Finding(self.name, account, problem)
+            for account in self.accounts
+            for problem in await check_account(tx, account)
+        ]
+
+
+def _accounts(tx: CheckTx, service: str) -> Iterator[str]:
+    for part in list(tx.partitions()):
+        match unpack(part):
+            case (str(found), str(account)) if found == service:
+                yield account
+            case _:
+                pass
 
 
 def check(directory: str) -> int:
+    path = Path(directory)
     try:
-        findings = check_store(Path(directory), checkers)
+        blobs = BlobChecker()
+        findings = check_store(path, [blobs, QueueChecker(), TableChecker()])
+        faults = [f"{found.checker}: {found.where}: {found.problem}" for found in findings]
+        if not faults:
+            with DirectoryLock(path):
+                faults, orphans = asyncio.run(_check_extents(path, blobs.accounts))
+                if orphans:
+                    sys.stdout.write(f"extents: {orphans} nobody needs; a server removes them\n")
     except StoreUnusable as error:
         raise Unusable(f"{error}.") from error
-    for finding in findings:
-        sys.stdout.write(f"{finding.checker}: {finding.where}: {finding.problem}\n")
-    if findings:
-        sys.stderr.write(f"etagere: {directory} has {len(findings)} faults\n")
+    for line in faults:
+        sys.stdout.write(line + "\n")
+    if faults:
+        sys.stderr.write(f"etagere: {directory} has {len(faults)} faults\n")
         return 1
     sys.stdout.write(f"{directory} is sound\n")
     return 0
+
+
+async def _check_extents(path: Path, accounts: list[str]) -> tuple[list[str], int]:
+    """The faults, and how many extents there are that nobody refers to."""
+    engine = LmdbEngine.open(path, clock=RealClock())
+    extents = LocalExtents(path / extents_directory)
+    faults, orphans = [], 0
+    try:
+        async for found in check_extents(engine, extents, Referrers(engine, accounts)):
+            if found.is_harmless:
+                orphans += 1
+            else:
+                faults.append(f"extents: {found.extent_id.hex()}: {found.fault.value}")
+    finally:
+        await engine.close()
+        await extents.close()
+    return faults, orphans
