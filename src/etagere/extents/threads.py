@@ -9,9 +9,10 @@ import contextlib
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
-P = ParamSpec("P")
+from etagere.kv.contract import StoreClosed
+
 T = TypeVar("T")
 
 _Job = tuple[asyncio.AbstractEventLoop | None, "asyncio.Future[Any] | None", Callable[[], Any]]
@@ -58,7 +59,7 @@ class DiskThreads:
 
     def _put(self, job: _Job) -> None:
         if self._closed:
-            raise RuntimeError("the threads have ended")
+            raise StoreClosed("the extents are closed")
         if len(self._threads) < self.threads_max:
             self._threads.append(
                 threading.Thread(
