@@ -63,10 +63,12 @@ from etagere.protocols.amqp.outcomes import (
     Target,
 )
 from etagere.protocols.amqp.values import Symbol, ULong
-from etagere.services.bus.broker import Broker, Node
+from etagere.services.bus.broker import Broker
+from etagere.services.bus.catalogue import Node
 from etagere.services.bus.messages import ReceiveMode
 
 batch_size_property: Final = Symbol("com.microsoft:max-message-batch-size")
+via_property: Final = Symbol("com.microsoft:transfer-destination-address")
 request_bytes_max: Final = 1_048_576
 settled_by_sender: Final = 1
 """`snd-settle-mode` of a receiver that wants messages deleted as they are sent."""
@@ -316,6 +318,13 @@ class BusConnection:
             return
         path = self._authorize(send, "Send", route)
         sender_link = SenderLink(self, link, path, send)
+        destination = (link.attach.properties or {}).get(via_property)
+        if destination is not None:
+            # The link's address is what sends go through, this one where they end.
+            final = route_of(destination)
+            self._authorize(send, "Send", final)
+            sender_link.via = route.path
+            route = final
         sender = self.broker.open_sender(route.path, sender_link)
         sender_link.open(sender)
         self._take(link, sender_link)

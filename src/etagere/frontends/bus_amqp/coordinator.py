@@ -20,8 +20,8 @@ from etagere.protocols.amqp.outcomes import (
     accepted,
 )
 from etagere.protocols.amqp.sections import section_at, split, value_code
-from etagere.services.bus.broker import Transaction
 from etagere.services.bus.overriding import override
+from etagere.services.bus.transactions import Transaction
 
 credit: Final = 100
 
@@ -62,7 +62,10 @@ class CoordinatorLink(LinkHandler):
     def _declare(self, wish: Declare) -> Transaction:
         if wish.global_id is not None:
             raise Refused(errors.not_implemented, message="Global transactions are not supported.")
-        return self.wire.transactions.declare()
+        # .NET and Java put everything on the coordinator's session when transactions may span
+        # entities; otherwise it has a session for itself.
+        others = any(link is not self.link for link in self.link.session.links.values())
+        return self.wire.transactions.declare(cross_entity=others)
 
     async def _commit(self, delivery_id: int, transaction: Transaction) -> None:
         """Answered once everything is durable."""

@@ -4,7 +4,6 @@ Each link has one handler, which lies in `Link.context`.  Handlers of entity lin
 sinks; they turn its callbacks into AMQP without waiting for anything.
 """
 
-from collections import deque
 from typing import Any, Final, Protocol
 
 from etagere.base.clock import Timestamp
@@ -118,15 +117,18 @@ class SenderLink(LinkHandler):
     def __init__(self, wire: Wire, link: Link, path: str, right: str) -> None:
         super().__init__(wire, link, path, right)
         self.sender: Sender | None = None
-        self._under_way: deque[tuple[int, int]] = deque()
-        """(delivery id or -1 if it was settled, bytes), in the order of the sends."""
+        self.via: str | None = None
+        """The entity that sends in transactions go through."""
+        self._under_way = 0
+        """Messages that the broker has not stored yet."""
+        self._under_way_bytes = 0
 
     def open(self, sender: Sender) -> None:
         self.sender = sender
 
     def grant(self) -> None:
         """Again once half is used up by what was stored, so that what waits is bounded."""
-        credit = sender_credit - len(self._under_way)
+        credit = sender_credit - self._under_way
         if self.link.credit <= credit - (sender_credit >> 1):
             self.wire.send(GrantCredit(self.link, credit))
 
@@ -148,10 +150,11 @@ class SenderLink(LinkHandler):
             self._refuse(event, self.wire.speaker.fault(fault, sender.node.path))
             return
         size = len(event.payload)
-        ticket = (-1 if event.settled else event.delivery_id, size)
-        self._under_way.append(ticket)
+        self._under_way += 1
+        self._under_way_bytes += size
         self.wire.held_bytes += size
-        sender.send(messages, ticket)
+        # Settled ones get a ticket too: what waits has to be counted.
+        sender.send(messages, (-1 if event.settled else event.delivery_id, size))
 
     def _messages(self, event: TransferReceived) -> list[Message]:
         if event.oversized:
@@ -168,7 +171,7 @@ class SenderLink(LinkHandler):
             raise Refused(errors.not_implemented, message="A transfer's state is not supported.")
         assert self.sender is not None
         transaction = self.wire.transactions.find(state.transaction_id)
-        transaction.send(self.sender.node.path, messages)
+        transaction.send(self.sender.node.path, messages, via=self.via)
         done = TransactionalState(state.transaction_id, accepted)
         self.wire.send(SettleReceived(self.link, event.delivery_id, done))
         self.grant()
@@ -179,26 +182,25 @@ class SenderLink(LinkHandler):
         self.grant()
 
     def sent(self, ticket: Any, refusal: Refused | None) -> None:
-        under_way = self._under_way
-        if not under_way:
+        if self.sender is None:
             return  # closed meanwhile
         delivery_id, size = ticket
-        under_way.popleft()
         wire = self.wire
+        self._under_way -= 1
+        self._under_way_bytes -= size
         wire.held_bytes -= size
         if delivery_id >= 0:
             if refusal is None:
                 wire.send(SettleReceived(self.link, delivery_id, accepted))
             else:
-                path = self.sender.node.path if self.sender is not None else self.path
-                error = wire.speaker.refusal(refusal, path)
+                error = wire.speaker.refusal(refusal, self.sender.node.path)
                 wire.send(SettleReceived(self.link, delivery_id, Rejected(error)))
         if self.link.credit <= sender_credit >> 1:
             self.grant()
         wire.host.wake()
 
     def detached(self, refusal: Refused) -> None:
-        self.sender = None
+        """The broker ended it; `sender` is closed already, and closing it again does no harm."""
         self.fail(self.wire.speaker.refusal(refusal, self.path))
 
     @override
@@ -206,9 +208,12 @@ class SenderLink(LinkHandler):
         if self.sender is not None:
             self.sender.close()
             self.sender = None
-        for _, size in self._under_way:
-            self.wire.held_bytes -= size
-        self._under_way.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.wire.held_bytes -= self._under_way_bytes
+        self._under_way_bytes = 0
+        self._under_way = 0
 
 
 class ReceiverLink(LinkHandler):
@@ -366,7 +371,7 @@ class ReceiverLink(LinkHandler):
         wire.host.wake()
 
     def detached(self, refusal: Refused) -> None:
-        self.receiver = None
+        """As with senders."""
         self.fail(self.wire.speaker.refusal(refusal, self.path))
 
     @override

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from etagere.auth.bus_sas import listen, send
+from etagere.auth.bus_sas import listen, manage, send
 from etagere.base.clock import Timestamp, ticks_per_millisecond
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
@@ -20,10 +20,11 @@ from etagere.frontends.bus_amqp.messages import (
     write_head,
 )
 from etagere.frontends.bus_amqp.requests import Request, Response, answer, wrong
+from etagere.frontends.bus_amqp.rules import read_rule, subscription_of, write_rule
 from etagere.protocols.amqp.errors import DecodeFault
 from etagere.protocols.amqp.outcomes import DeliveryState, TransactionalState
 from etagere.protocols.amqp.values import Array, Int, Milliseconds, Uuid
-from etagere.services.bus.broker import Broker, Transaction
+from etagere.services.bus.broker import Broker
 from etagere.services.bus.messages import (
     Abandon,
     Complete,
@@ -34,6 +35,7 @@ from etagere.services.bus.messages import (
     Outcome,
     ReceiveMode,
 )
+from etagere.services.bus.transactions import Transaction
 
 timeout_names: Final = ("com.microsoft:server-timeout", "server-timeout")
 timeout_milliseconds_default: Final = 60_000
@@ -188,6 +190,30 @@ async def batch_delete_messages(call: Call) -> Response:
     return ok({"message-count": Int(deleted)})
 
 
+async def add_rule(call: Call) -> Response:
+    topic, subscription = subscription_of(call.path)
+    rule = read_rule(call.request.text("rule-name"), call.request.field("rule-description"))
+    await call.broker.administration.add_rule(topic, subscription, rule)
+    return ok({})
+
+
+async def remove_rule(call: Call) -> Response:
+    topic, subscription = subscription_of(call.path)
+    name = call.request.text("rule-name")
+    await call.broker.administration.remove_rule(topic, subscription, name)
+    return ok({})
+
+
+async def enumerate_rules(call: Call) -> Response:
+    topic, subscription = subscription_of(call.path)
+    skip = max(call.request.number("skip"), 0)
+    top = _count(call.request, "top")
+    rules = call.broker.administration.rules(topic, subscription)[skip : skip + top]
+    if not rules:
+        return answer(no_content, "NoContent", {})
+    return ok({"rules": [{"rule-description": write_rule(rule)} for rule in rules]})
+
+
 operations: Final[dict[str, Operation]] = {
     "com.microsoft:renew-lock": Operation((listen,), renew_lock),
     "com.microsoft:peek-message": Operation((listen,), peek_message),
@@ -200,6 +226,9 @@ operations: Final[dict[str, Operation]] = {
     "com.microsoft:set-session-state": Operation((listen,), set_session_state),
     "com.microsoft:get-message-sessions": Operation((listen,), get_message_sessions),
     "com.microsoft:batch-delete-messages": Operation((listen,), batch_delete_messages),
+    "com.microsoft:add-rule": Operation((manage, listen), add_rule),
+    "com.microsoft:remove-rule": Operation((manage, listen), remove_rule),
+    "com.microsoft:enumerate-rules": Operation((manage, listen), enumerate_rules),
 }
 
 

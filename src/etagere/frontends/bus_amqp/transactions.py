@@ -4,7 +4,8 @@ from typing import Final
 
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
-from etagere.services.bus.broker import Broker, Transaction
+from etagere.services.bus.broker import Broker
+from etagere.services.bus.transactions import Transaction
 
 transactions_max: Final = 1_000
 """Open at once on one connection."""
@@ -18,10 +19,10 @@ class Transactions:
         self._connection = connection
         self._open: dict[bytes, Transaction] = {}
 
-    def declare(self) -> Transaction:
+    def declare(self, *, cross_entity: bool) -> Transaction:
         if len(self._open) >= transactions_max:
             raise Refused(errors.not_allowed, message="The connection has too many transactions.")
-        transaction = self._broker.begin_transaction(self._connection)
+        transaction = self._broker.begin_transaction(self._connection, cross_entity=cross_entity)
         self._open[transaction.id] = transaction
         return transaction
 
