@@ -70,14 +70,6 @@ def test_tables(service, table):
         service.create_table("a-b")
 
 
-def test_the_emulators_own_connection_string(serving):
-    text = f"UseDevelopmentStorage=true;TableEndpoint={serving.url}"
-    del text  # ports are fixed in it; the endpoint below is what it stands for
-    credential = AzureNamedKeyCredential(account, key)
-    with TableServiceClient(endpoint=serving.url, credential=credential) as service:
-        assert service.get_service_properties()["analytics_logging"].version == "1.0"
-
-
 # Entities ----------------------------------------------------------------------------------------
 
 
