@@ -113,7 +113,8 @@ _operations = st.builds(
     st.one_of(_paths, st.just(_table)),
     st.sampled_from(
         ["", "Content-Type: application/json\r\n",
-         "If-Match: *\r\nContent-Type: application/json\r\n", "If-Match:\r\n", "X-HTTP-Method: MERGE\r\n", "Prefer: return-no-content\r\n", "x\r\n"]
+         "If-Match: *\r\nContent-Type: application/json\r\n", "If-Match:\r\n",
+         "X-HTTP-Method: MERGE\r\n", "Prefer: return-no-content\r\n", "x\r\n"]
     ),
     st.sampled_from(
         ["", "{}", '{"PartitionKey":"p","RowKey":"q"}', '{"a":1}', "{", "--changeset_1"]
