@@ -60,12 +60,13 @@ def _bearer(foundation: Foundation) -> BearerCheck | None:
 
 def _blob(composer: _Composer) -> StorageService:
     from etagere.frontends.blob_rest.service import BlobFrontend  # noqa: PLC0415
+    from etagere.servers.fetch import HttpFetcher  # noqa: PLC0415
     from etagere.services.blob.forget import forget  # noqa: PLC0415
     from etagere.services.blob.service import BlobService  # noqa: PLC0415
     from etagere.services.blob.sweep import sweep  # noqa: PLC0415
 
     at = composer.foundation
-    blobs = BlobService(at.engine, at.extents, at.clock, at.entropy)
+    blobs = BlobService(at.engine, at.extents, at.clock, at.entropy, HttpFetcher())
     return composer.service(
         BlobFrontend(blobs), lambda account, now: sweep(blobs, account, now), forget
     )

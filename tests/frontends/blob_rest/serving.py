@@ -25,6 +25,7 @@ from etagere.frontends.common.authentication import Authenticator
 from etagere.frontends.common.pipeline import Pipeline
 from etagere.kv.contract import Engine
 from etagere.kv.engines.memory import MemoryEngine
+from etagere.servers.fetch import HttpFetcher
 from etagere.servers.http import HttpServer
 from etagere.servers.real import RealClock, SystemEntropy
 from etagere.services.blob import check
@@ -63,7 +64,9 @@ class Server:
         self.engine: Engine = MemoryEngine(self.clock)
         self.account = development_account() if account is None else account
         self.extents = MemoryExtents(self.clock)
-        self.service = BlobService(self.engine, self.extents, self.clock, SystemEntropy())
+        self.service = BlobService(
+            self.engine, self.extents, self.clock, SystemEntropy(), HttpFetcher()
+        )
         # Clients sign the time that they know: the real one.
         pipeline = Pipeline(
             BlobFrontend(self.service),
@@ -95,12 +98,18 @@ class Server:
             if not finding.is_harmless
         ]
 
+    async def _end_copies(self) -> None:
+        for task in list(self.service.copying):
+            task.cancel()
+            await asyncio.wait([task])
+
     def sweep(self) -> None:
         self.run(sweep(self.service, self.account.name, self.clock.now()))
 
     def stop(self) -> None:
         assert self.problems() == []
         self.run(self._http.stop(5))
+        self.run(self._end_copies())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()

@@ -26,6 +26,7 @@ from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
     ContainerRecord,
+    CopyState,
     Piece,
     PublicAccess,
 )
@@ -105,12 +106,28 @@ def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
         headers.update(metadata_headers(record.metadata))
     if record.tags:
         headers["x-ms-tag-count"] = str(len(record.tags))
+    if record.copy is not None:
+        headers.update(copy_headers(record.copy))
     if record.kind is BlobType.PAGE:
         headers["x-ms-blob-sequence-number"] = str(record.sequence)
     elif record.kind is BlobType.APPEND:
         headers["x-ms-blob-committed-block-count"] = str(record.block_count)
         if record.sealed:
             headers["x-ms-blob-sealed"] = "true"
+    return headers
+
+
+def copy_headers(state: CopyState) -> dict[str, str]:
+    headers = {
+        "x-ms-copy-id": state.copy_id,
+        "x-ms-copy-source": state.source,
+        "x-ms-copy-status": state.status,
+        "x-ms-copy-progress": f"{state.done}/{state.total}",
+    }
+    if state.completed:
+        headers["x-ms-copy-completion-time"] = format_http_date(Timestamp(state.completed))
+    if state.description:
+        headers["x-ms-copy-status-description"] = state.description
     return headers
 
 
@@ -261,7 +278,11 @@ def _blob(
         parts.append(xml.element("VersionId", format_iso(Timestamp(record.version))))
         if entry.current:
             parts.append("<IsCurrentVersion>true</IsCurrentVersion>")
-    parts += ["<Properties>", _blob_properties(record, now), "</Properties>"]
+    parts += [
+        "<Properties>",
+        _blob_properties(record, now, copies="copy" in included),
+        "</Properties>",
+    ]
     if "metadata" in included:
         parts.append(_metadata(record.metadata))
     if "tags" in included and record.tags:
@@ -278,7 +299,20 @@ def tag_set(tags: dict[str, str]) -> str:
     return f"<Tags><TagSet>{inner}</TagSet></Tags>"
 
 
-def _blob_properties(record: BlobRecord, now: Timestamp) -> str:
+def _copy_properties(state: CopyState) -> str:
+    completed = format_http_date(Timestamp(state.completed)) if state.completed else None
+    return (
+        xml.element("CopyId", state.copy_id)
+        + xml.element("CopySource", state.source)
+        + xml.element("CopyStatus", state.status)
+        + xml.element("CopyStatusDescription", state.description or None)
+        + xml.element("CopyProgress", f"{state.done}/{state.total}")
+        + xml.element("CopyCompletionTime", completed)
+        + ("<IncrementalCopy>true</IncrementalCopy>" if state.incremental else "")
+    )
+
+
+def _blob_properties(record: BlobRecord, now: Timestamp, *, copies: bool) -> str:
     """In the order in which the live service writes them."""
     content = record.headers
     text = (
@@ -304,6 +338,8 @@ def _blob_properties(record: BlobRecord, now: Timestamp) -> str:
         lease = view_of(record.lease, now)
         text += f"<LeaseStatus>{lease.status}</LeaseStatus><LeaseState>{lease.state}</LeaseState>"
         text += xml.element("LeaseDuration", lease.duration)
+    if copies and record.copy is not None:
+        text += _copy_properties(record.copy)
     text += "<ServerEncrypted>true</ServerEncrypted>"
     if record.sealed:
         text += "<Sealed>true</Sealed>"

@@ -8,7 +8,7 @@ concurrency in Blob storage').  Tests hold each row against what the handlers do
 from typing import Final
 
 from etagere.auth import needs
-from etagere.frontends.blob_rest import account, blobs, block_blobs, containers
+from etagere.frontends.blob_rest import account, blobs, block_blobs, containers, copies
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.operations import (
     Conditions,
@@ -235,6 +235,50 @@ _container_rows: Final[tuple[Operation[BlobCall], ...]] = (
     ),
 )
 
+# Before the rows whose headers theirs include: the first row that fits is taken.
+_copy_rows: Final[tuple[Operation[BlobCall], ...]] = (
+    Operation(
+        "PutBlobFromUrl",
+        ("PUT",),
+        _blob,
+        copies.put_from_url,
+        needs.blob_create,
+        chosen_by=("x-ms-blob-type", "BlockBlob"),
+        and_by=("x-ms-copy-source", None),
+        since="2020-04-08",
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE_AND_SOURCE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+    Operation(
+        "PutBlockFromUrl",
+        ("PUT",),
+        _blob,
+        copies.put_block_from_url,
+        needs.blob_write,
+        comp="block",
+        chosen_by=("x-ms-copy-source", None),
+        since="2018-03-28",
+        writes=True,
+        conditions=Conditions.SOURCE_ONLY,
+        lease=LeaseUse.ENFORCED,
+    ),
+    Operation(
+        "AbortCopyBlob",
+        ("PUT",),
+        _blob,
+        copies.abort,
+        needs.blob_write,
+        comp="copy",
+        since="2012-02-12",
+        writes=True,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+)
+
 _blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
     Operation(
         "PutBlob",
@@ -442,6 +486,38 @@ _blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
     ),
 )
 
+# After Put Blob, which a request with a blob type is.
+_copy_blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
+    Operation(
+        "CopyBlobFromUrl",
+        ("PUT",),
+        _blob,
+        copies.copy_from_url,
+        needs.blob_create,
+        chosen_by=("x-ms-copy-source", None),
+        and_by=("x-ms-requires-sync", "true"),
+        since="2018-03-28",
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE_AND_SOURCE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+    Operation(
+        "CopyBlob",
+        ("PUT",),
+        _blob,
+        copies.copy,
+        needs.blob_create,
+        chosen_by=("x-ms-copy-source", None),
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE_AND_SOURCE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+)
+
 operations: Final[OperationTable[BlobCall]] = OperationTable(
-    "blob", (*_account_rows, *_container_rows, *_blob_rows)
+    "blob", (*_account_rows, *_container_rows, *_copy_rows, *_blob_rows, *_copy_blob_rows)
 )

@@ -1,10 +1,11 @@
 """One request on its way through a frontend: what has been found out about it so far."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from etagere.auth.identity import Identity, anonymous
 from etagere.auth.need import Grant, all_granted
-from etagere.frontends.common.message import Request
+from etagere.frontends.common.message import Request, Response
 from etagere.frontends.common.operations import Resource
 from etagere.services.common.accounts import Account
 from etagere.services.common.service_properties import ServiceProperties, default_properties
@@ -19,6 +20,20 @@ class Target:
     item: str = ""
 
 
+class Inner(Protocol):
+    """The pipeline, for requests inside a request: a batch's parts, a copy's source."""
+
+    async def handle(self, request: Request) -> Response: ...
+
+    def locate(self, request: Request) -> "Call":
+        """Find out what a request names, and nothing else."""
+        ...
+
+    async def admit(self, request: Request) -> "Call":
+        """Everything up to the handler: the call, authorized; raises Refused."""
+        ...
+
+
 class Call:
     """The context that an operation's handler takes."""
 
@@ -27,6 +42,7 @@ class Call:
         "endpoint",
         "grant",
         "identity",
+        "inner",
         "operation_name",
         "properties",
         "request",
@@ -58,6 +74,7 @@ class Call:
         self.operation_name = ""
         self.properties: ServiceProperties = default_properties
         self.identity: Identity = anonymous
+        self.inner: Inner
         self.grant: Grant = all_granted
         """What the identity may do besides what the operation needs."""
 

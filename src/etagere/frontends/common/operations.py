@@ -56,6 +56,8 @@ class Operation(Generic[C]):
     comp: str = ""
     chosen_by: tuple[str, str | None] | None = None
     """A header (and its value, or any) that picks this row among those of one method and query."""
+    and_by: tuple[str, str | None] | None = None
+    """Another header that must be there as well."""
     chosen_by_query: tuple[str, str | None] | None = None
     since: str = "2009-09-19"
     writes: bool = False
@@ -112,11 +114,12 @@ class OperationTable(Generic[C]):
 
 
 def _chosen(row: Operation[C], request: Request) -> bool:
-    if row.chosen_by is not None:
-        name, value = row.chosen_by
-        sent = request.headers.get(name)
-        if sent is None or (value is not None and sent.lower() != value.lower()):
-            return False
+    for header in (row.chosen_by, row.and_by):
+        if header is not None:
+            name, value = header
+            sent = request.headers.get(name)
+            if sent is None or (value is not None and sent.lower() != value.lower()):
+                return False
     if row.chosen_by_query is not None:
         name, value = row.chosen_by_query
         sent = request.query.get(name)

@@ -24,7 +24,7 @@ from etagere.frontends.common.authentication import Authenticator, resource_name
 from etagere.frontends.common.call import Call, Target
 from etagere.frontends.common.errors import WireError
 from etagere.frontends.common.message import ClientGone, Request, Response
-from etagere.frontends.common.operations import OperationTable
+from etagere.frontends.common.operations import Operation, OperationTable
 from etagere.kernel.dates import format_http_date, format_iso
 from etagere.kv.contract import LimitExceeded, StoreClosed, StoreFull
 from etagere.services.common.accounts import Account, AccountDirectory
@@ -127,7 +127,7 @@ class Pipeline(Generic[C]):
         if account is None:
             code = "AuthenticationFailed" if _has_credentials(request) else "ResourceNotFound"
             raise Refused(code)
-        return self._service.call(
+        call = self._service.call(
             request,
             request_id,
             account,
@@ -135,8 +135,27 @@ class Pipeline(Generic[C]):
             secondary=address.secondary,
             endpoint=_endpoint(request, address),
         )
+        call.inner = self
+        return call
+
+    def locate(self, request: Request) -> C:
+        return self._locate(request, self._entropy.uuid())
+
+    async def admit(self, request: Request) -> C:
+        """Let a request inside another one in, up to the handler."""
+        call = self._locate(request, self._entropy.uuid())
+        call.properties = await self._service.properties(call.account)
+        await self._admit(call)
+        return call
 
     async def _perform(self, call: C) -> Response:
+        operation = await self._admit(call)
+        self._faults.reach("before_operation", operation.name)
+        response = await operation.handler(call)
+        self._faults.reach("before_reply", operation.name)
+        return response
+
+    async def _admit(self, call: C) -> Operation[C]:
         request, service = call.request, self._service
         self._choose_version(call)
         call.identity = await self._authenticator.identify(call, service)
@@ -156,10 +175,7 @@ class Pipeline(Generic[C]):
             version=call.version,
             method=request.method,
         )
-        self._faults.reach("before_operation", operation.name)
-        response = await operation.handler(call)
-        self._faults.reach("before_reply", operation.name)
-        return response
+        return operation
 
     def _choose_version(self, call: C) -> None:
         """The header, else `api-version`, else `sv` (for a SAS), else the service's default."""

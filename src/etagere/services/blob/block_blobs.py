@@ -29,6 +29,7 @@ from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
     ContentHeaders,
+    CopyState,
     Piece,
     StagedBlock,
     UncommittedBlob,
@@ -53,7 +54,13 @@ class NewBlob:
 
 
 async def put(
-    tx: Tx, where: Where, guard: Guard, wanted: NewBlob, received: Received, keeping: Keeping
+    tx: Tx,
+    where: Where,
+    guard: Guard,
+    wanted: NewBlob,
+    received: Received,
+    keeping: Keeping,
+    copy_state: CopyState | None = None,
 ) -> BlobRecord:
     """Put Blob: replaces content, properties, metadata and tags, keeps lease and snapshots.
 
@@ -73,6 +80,7 @@ async def put(
         keeping,
         is_listed=False,
         md5=received.md5,
+        copy_state=copy_state,
     )
 
 
@@ -88,6 +96,7 @@ async def replace(
     *,
     is_listed: bool,
     md5: bytes = b"",
+    copy_state: CopyState | None = None,
 ) -> BlobRecord:
     """Make a block blob of these pieces, which the caller already holds, in place of the old."""
     if old is not None:
@@ -115,6 +124,7 @@ async def replace(
         is_listed=is_listed,
         lease=lease,
         tier=wanted.tier or ("" if old is None else old.tier),
+        copy=copy_state,
     )
     save(tx, home, name, record)
     remember(tx, home, name, keys.current_moment, wanted.tags)

@@ -96,6 +96,7 @@ def admit_write(
             use(None, guard.lease_id, now, LeaseKind.BLOB, how)
     conditions = guard.conditions
     if conditions is unconditional or _holder_overwrites(record, guard, kind):
+        _must_not_be_pending(record)
         return lease
     verdict = evaluate_write(
         conditions,
@@ -105,7 +106,14 @@ def admit_write(
     )
     if verdict is not Verdict.PROCEED:
         raise refusal(verdict, conditions, record)
+    _must_not_be_pending(record)
     return lease
+
+
+def _must_not_be_pending(record: BlobRecord | None) -> None:
+    """Nothing but its copy changes a blob while that is pending."""
+    if record is not None and record.copy is not None and record.copy.status == "pending":
+        raise Refused("PendingCopyOperation")
 
 
 def admit_container_read(record: ContainerRecord, guard: Guard, now: Timestamp) -> None:

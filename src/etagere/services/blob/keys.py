@@ -24,6 +24,7 @@ while a new container of the same name already fills its own.
                                                     taken apart from that moment on
       tags         gen, key, value, name, moment -> nothing: the index that Find Blobs by Tags reads
       expiries     gen, until, name, moment      -> nothing: when a row in the trash may go
+      pending      gen, name                     -> PendingCopy: to go on with after a restart
 """
 
 from enum import IntEnum, unique
@@ -58,6 +59,7 @@ class RowKind(IntEnum):
     GARBAGE = 11
     TAG = 12
     EXPIRY = 13
+    PENDING = 14
 
 
 _container: Final = int(RowKind.CONTAINER)
@@ -73,6 +75,7 @@ _holders: Final = int(RowKind.HOLDERS)
 _garbage: Final = int(RowKind.GARBAGE)
 _tags: Final = int(RowKind.TAG)
 _expiries: Final = int(RowKind.EXPIRY)
+_pending: Final = int(RowKind.PENDING)
 
 current_moment: Final = 2**63
 """Stands for the current blob among the moments of its versions, after all of them."""
@@ -316,3 +319,11 @@ def read_expiry(key: bytes) -> Expiry:
     assert isinstance(name, str)
     assert isinstance(moment, int)
     return Expiry(Timestamp(until), name, moment)
+
+
+def pending(generation: int, name: str) -> bytes:
+    return pack(_pending, generation, name)
+
+
+def all_pending(generation: int) -> Range:
+    return range_of(_pending, generation)

@@ -50,6 +50,8 @@ async def change(
     stamp = tx.stamp()
     if await keep_before_change(tx, home, name, record, keeping):
         fields["version"] = stamp
-    changed = msgspec.structs.replace(record, etag=stamp, modified=tx.now, lease=lease, **fields)
+    changed = msgspec.structs.replace(
+        record, etag=stamp, modified=tx.now, lease=lease, copy=None, **fields
+    )
     save(tx, home, name, changed)
     return changed

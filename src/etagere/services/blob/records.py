@@ -130,6 +130,18 @@ class BlobRecord(msgspec.Struct, array_like=True):
     expires: int = 0
 
 
+class PendingCopy(msgspec.Struct, array_like=True):
+    """A copy from elsewhere that goes on after the response, and after a restart."""
+
+    copy_id: str
+    url: str
+    headers: dict[str, str]
+    """What the source is asked with: authorization."""
+    started: int
+    keeps_metadata: bool
+    """Whether the request gave metadata, so that the source's is not taken over."""
+
+
 class StagedBlock(msgspec.Struct, array_like=True):
     piece: Piece
     staged: int
@@ -150,4 +162,5 @@ deleted_containers: Final = Codec(1, DeletedContainer)
 blobs: Final = Codec(1, BlobRecord)
 staged_blocks: Final = Codec(1, StagedBlock)
 uncommitted_blobs: Final = Codec(1, UncommittedBlob)
+pending_copies: Final = Codec(1, PendingCopy)
 piece_pages: Final = Codec(1, tuple[Piece, ...])

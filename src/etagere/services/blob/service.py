@@ -1,5 +1,6 @@
 """The Blob service: the store and the extents that its operations work on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from etagere.kernel.ranges import RequestedRange
 from etagere.kv.contract import Body, Engine, Partition, ReadTx, Tx
 from etagere.services.blob.blobs import Where
 from etagere.services.blob.download import Download, open_download
+from etagere.services.blob.fetching import Fetcher
 from etagere.services.blob.guard import Guard
 from etagere.services.common import service_properties
 from etagere.services.common.service_properties import ServiceProperties
@@ -21,11 +23,22 @@ T = TypeVar("T")
 
 class BlobService:
     def __init__(
-        self, engine: Engine, extents: ExtentStore, clock: Clock, entropy: Entropy
+        self,
+        engine: Engine,
+        extents: ExtentStore,
+        clock: Clock,
+        entropy: Entropy,
+        fetcher: Fetcher | None = None,
     ) -> None:
         self.engine = engine
+        self.fetcher = fetcher
+        """For copies from elsewhere; they are refused without one."""
+        self.copying: set[asyncio.Task[None]] = set()
+        """Copies that go on in this process after their response."""
         self.extents = extents
         self.clock = clock
+        self.started = clock.now()
+        """Copies that began earlier belong to a process that has ended, and are gone on with."""
         self.entropy = entropy
 
     async def read(self, body: Body[ReadTx, T]) -> T:

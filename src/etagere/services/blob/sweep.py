@@ -14,7 +14,7 @@ from etagere.base.clock import Timestamp, seconds
 from etagere.extents import references
 from etagere.kv.contract import Engine, Partition, ReadTx, Tx
 from etagere.kv.tuples import after
-from etagere.services.blob import content, history, keys
+from etagere.services.blob import content, history, keys, remote_copies
 from etagere.services.blob.blobs import drop_staged
 from etagere.services.blob.containers import container_names
 from etagere.services.blob.content import Home
@@ -49,6 +49,7 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
             again = min(again, await _sweep_lists(service.engine, home, now) or again)
             again = min(again, await _sweep_trash(service.engine, home) or again)
             await _sweep_staged(service.engine, home)
+            await remote_copies.resume(service, home, service.started)
         again = min(again, await _reap(service, part, now) or again)
     again = min(again, await _end_retention(service.engine, account, now) or again)
     for mark in await service.engine.read(partial(_doomed, account=account)):

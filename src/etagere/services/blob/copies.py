@@ -1,0 +1,256 @@
+"""Copies inside one server: the new blob holds the old one's bytes, and nothing is moved.
+
+(Azure: 'Copy Blob', 'Copy Blob From URL', 'Put Blob From URL'.)  The source is read in one snapshot
+and pinned by it: its pieces are immutable, so what is copied is what the snapshot had, whatever
+happens to the source afterwards.  Then one transaction on the destination's partition takes hold of
+them:
+
+- inside one container, by counting one more holder;
+- between containers, extents get a reference from the destination as well (`references.share`), and
+  inline pieces, which are small, are written again.
+
+If the source is overwritten in between and its grace has passed, sharing fails with ExtentGone and
+the source is read again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from etagere.base.clock import Timestamp
+from etagere.base.errors import Refused
+from etagere.extents import references
+from etagere.extents.contract import ExtentGone, ExtentId
+from etagere.kernel.conditions import (
+    Conditions,
+    Current,
+    SourceKind,
+    Verdict,
+    WriteKind,
+    evaluate_source,
+    unconditional,
+)
+from etagere.kernel.etag import etag_of
+from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.services.blob import content, keys, tag_index
+from etagere.services.blob.blobs import Where, drop_staged, find, must_be, save, stand
+from etagere.services.blob.content import Home
+from etagere.services.blob.guard import Guard, admit_write
+from etagere.services.blob.history import Keeping, must_be_mutable, supersede
+from etagere.services.blob.records import (
+    BlobRecord,
+    BlobType,
+    ContentHeaders,
+    CopyState,
+    Piece,
+)
+from etagere.services.blob.service import BlobService
+
+
+class TagOption(Enum):
+    """x-ms-copy-source-tag-option"""
+
+    REPLACE = "REPLACE"
+    COPY = "COPY"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBlob:
+    """What a copy is to become."""
+
+    copy_id: str
+    """"" for operations that leave no copy properties (Put Blob From URL)."""
+    source_url: str
+    metadata: dict[str, str] = field(default_factory=dict)
+    """The source's, if empty."""
+    tags: dict[str, str] = field(default_factory=dict)
+    tag_option: TagOption = TagOption.REPLACE
+    headers: ContentHeaders | None = None
+    """In place of the source's."""
+    tier: str = ""
+    may_overwrite: bool = True
+    source_conditions: Conditions = unconditional
+    source_kind: SourceKind = SourceKind.COPY
+    bytes_max: int | None = None
+    block_blob: bool = False
+    """Make a block blob without a block list, whatever the source is (Put Blob From URL)."""
+
+
+class Borrowed(NamedTuple):
+    """A source as one snapshot had it."""
+
+    home: Home
+    record: BlobRecord
+    pieces: list[Piece]
+    inline: dict[int, bytes]
+    """The bytes of its inline pieces, which only another container needs."""
+
+
+async def copy(
+    service: BlobService,
+    source: Where,
+    where: Where,
+    guard: Guard,
+    wanted: CopyBlob,
+    keeping: Keeping,
+) -> BlobRecord:
+    """Copy a blob of this server; done when this returns."""
+    if source.part == where.part:
+        return await service.write(
+            (where.part,),
+            partial(
+                _copy_beside,
+                source=source,
+                where=where,
+                guard=guard,
+                wanted=wanted,
+                keeping=keeping,
+            ),
+        )
+    while True:
+        borrowed = await service.read(
+            partial(_borrow, where=source, wanted=wanted, destination=where.part)
+        )
+        try:
+            return await service.write(
+                _partitions(borrowed, where.part),
+                partial(
+                    _copy_borrowed,
+                    borrowed=borrowed,
+                    where=where,
+                    guard=guard,
+                    wanted=wanted,
+                    keeping=keeping,
+                ),
+            )
+        except ExtentGone:
+            continue  # overwritten since, and swept: the source is another one now
+
+
+async def _copy_beside(
+    tx: Tx, source: Where, where: Where, guard: Guard, wanted: CopyBlob, keeping: Keeping
+) -> BlobRecord:
+    borrowed = await _borrow(tx, source, wanted, where.part)
+    return await _copy_borrowed(tx, borrowed, where, guard, wanted, keeping)
+
+
+async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Partition) -> Borrowed:
+    """Read a source, having checked the conditions that the request makes of it."""
+    standing = await find(tx, where)
+    record = standing.record
+    if record is None:
+        raise Refused("BlobNotFound")
+    if wanted.source_conditions is not unconditional:
+        current = Current(etag_of(record.etag), Timestamp(record.modified), record.tags)
+        verdict = evaluate_source(wanted.source_conditions, current, wanted.source_kind)
+        if verdict is not Verdict.PROCEED:
+            raise Refused(verdict.code, status=verdict.status)
+    if wanted.bytes_max is not None and record.size > wanted.bytes_max:
+        raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
+    home = standing.home
+    pieces = await content.all_pieces(tx, home, record)
+    inline: dict[int, bytes] = {}
+    if home.part != destination:
+        for piece in pieces:
+            if not piece.extent and piece.size and piece.inline not in inline:
+                raw = await tx.get(home.part, keys.data(home.generation, piece.inline))
+                if raw is None:
+                    raise content.ContentGone
+                inline[piece.inline] = raw
+    return Borrowed(home, record, pieces, inline)
+
+
+def _partitions(borrowed: Borrowed, destination: Partition) -> tuple[Partition, ...]:
+    """What the transaction that takes hold names."""
+    shards = {references.shard_of(ExtentId(p.extent)) for p in borrowed.pieces if p.extent}
+    return (destination, *sorted(shards))
+
+
+async def _copy_borrowed(
+    tx: Tx,
+    borrowed: Borrowed,
+    where: Where,
+    guard: Guard,
+    wanted: CopyBlob,
+    keeping: Keeping,
+) -> BlobRecord:
+    standing = await stand(tx, where)
+    home, old = standing.home, standing.record
+    lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
+    record = borrowed.record
+    kind = BlobType.BLOCK if wanted.block_blob else record.kind
+    if old is not None:
+        if not wanted.may_overwrite:
+            raise Refused("UnauthorizedBlobOverwrite")
+        must_be(old, kind)
+        must_be_mutable(old, tx.now)
+    pieces = await _take_hold(tx, home, borrowed)
+    await supersede(tx, home, where.name, old, keeping)
+    await drop_staged(tx, home, where.name)
+    layout = await content.lay_out(tx, home, pieces)
+    stamp = tx.stamp()
+    listed = record.is_listed and not wanted.block_blob
+    tags = record.tags if wanted.tag_option is TagOption.COPY else wanted.tags
+    made = BlobRecord(
+        kind=kind,
+        etag=stamp,
+        version=stamp if keeping.versioning else 0,
+        modified=tx.now,
+        created=tx.now if old is None else old.created,
+        size=record.size,
+        headers=record.headers if wanted.headers is None else wanted.headers,
+        metadata=wanted.metadata or record.metadata,
+        tags=tags,
+        pieces=layout.pieces,
+        list_id=layout.list_id,
+        block_count=0 if wanted.block_blob else record.block_count,
+        is_listed=listed,
+        sequence=record.sequence,
+        lease=lease,
+        tier=wanted.tier or ("" if old is None else old.tier),
+        copy=finished(wanted, record.size, tx.now),
+    )
+    save(tx, home, where.name, made)
+    tag_index.remember(tx, home, where.name, keys.current_moment, tags)
+    return made
+
+
+def finished(wanted: CopyBlob, size: int, now: Timestamp) -> CopyState | None:
+    """What the x-ms-copy-* properties say of a copy that is done."""
+    if not wanted.copy_id:
+        return None
+    return CopyState(
+        copy_id=wanted.copy_id,
+        source=wanted.source_url,
+        status="success",
+        done=size,
+        total=size,
+        completed=now,
+    )
+
+
+def as_block_blob(wanted: CopyBlob, headers: ContentHeaders | None) -> CopyBlob:
+    """Put Blob From URL: a block blob without a list, whatever the source is."""
+    return replace(wanted, block_blob=True, headers=headers)
+
+
+async def _take_hold(tx: Tx, home: Home, borrowed: Borrowed) -> Sequence[Piece]:
+    """Give the destination its own hold on each piece; returns them as it will list them."""
+    if borrowed.home == home:
+        await content.hold(tx, home, borrowed.pieces)
+        return borrowed.pieces
+    extents = [piece.extent for piece in borrowed.pieces if piece.extent]
+    if extents:
+        await references.share(tx, home.part, extents)
+    return [_own(tx, home, borrowed, piece) for piece in borrowed.pieces]
+
+
+def _own(tx: Tx, home: Home, borrowed: Borrowed, piece: Piece) -> Piece:
+    if piece.extent or not piece.size:
+        return piece
+    content_id = tx.stamp()
+    data = borrowed.inline[piece.inline][piece.offset : piece.offset + piece.size]
+    tx.put(home.part, keys.data(home.generation, content_id), data)
+    return Piece(size=piece.size, inline=content_id, block_id=piece.block_id)

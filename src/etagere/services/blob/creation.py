@@ -1,0 +1,88 @@
+"""Creating a blob as a whole, in place of whatever has its name: what all types of blob do alike.
+
+(Azure: 'Put Blob'.)  Content, properties, metadata and tags are replaced, staged blocks discarded;
+lease, creation time and snapshots stay.  What was there is kept as a version or in the trash, or
+let go of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from etagere.base.errors import Refused
+from etagere.kernel.lease import Lease
+from etagere.kv.contract import Tx
+from etagere.services.blob import keys
+from etagere.services.blob.blobs import drop_staged, must_be
+from etagere.services.blob.content import Home
+from etagere.services.blob.history import Keeping, must_be_mutable, supersede
+from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders, Piece
+from etagere.services.blob.tag_index import remember
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlob:
+    """What a blob is created with, whatever its type and whichever operation creates it."""
+
+    headers: ContentHeaders = ContentHeaders()
+    metadata: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    tier: str = ""
+    may_overwrite: bool = True
+
+
+async def make_way(
+    tx: Tx,
+    home: Home,
+    name: str,
+    old: BlobRecord | None,
+    wanted: NewBlob,
+    kind: BlobType,
+    keeping: Keeping,
+) -> None:
+    """Refuse to overwrite what may not be overwritten, and put away what was there.
+
+    A blob's type is fixed until it is deleted.
+    """
+    if old is not None:
+        if not wanted.may_overwrite:
+            raise Refused("UnauthorizedBlobOverwrite")
+        must_be(old, kind)
+        must_be_mutable(old, tx.now)
+    await supersede(tx, home, name, old, keeping)
+    await drop_staged(tx, home, name)
+
+
+def new_record(
+    tx: Tx,
+    home: Home,
+    name: str,
+    old: BlobRecord | None,
+    wanted: NewBlob,
+    kind: BlobType,
+    lease: Lease | None,
+    keeping: Keeping,
+    *,
+    size: int,
+    headers: ContentHeaders | None = None,
+    pieces: Sequence[Piece] = (),
+    list_id: int = 0,
+) -> BlobRecord:
+    """The new blob's record, its tags in the index; the caller fills in what its type has, and
+    saves it."""
+    stamp = tx.stamp()
+    remember(tx, home, name, keys.current_moment, wanted.tags)
+    return BlobRecord(
+        kind=kind,
+        etag=stamp,
+        version=stamp if keeping.versioning else 0,
+        modified=tx.now,
+        created=tx.now if old is None else old.created,
+        size=size,
+        headers=wanted.headers if headers is None else headers,
+        metadata=wanted.metadata,
+        tags=wanted.tags,
+        pieces=tuple(pieces),
+        list_id=list_id,
+        lease=lease,
+        tier=wanted.tier or ("" if old is None else old.tier),
+    )

@@ -1,0 +1,286 @@
+"""Copies over HTTP, inside the server and from a plain HTTP source."""
+
+import base64
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+
+from .serving import RawClient, Reply, Server
+
+large = hashlib.shake_128(b"copy").digest(300_000)
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """A web server that is not Azure's: /slow waits, /gone breaks off, /none is missing."""
+
+    release = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path == "/none":
+            self.send_error(404)
+            return
+        if self.path == "/slow":
+            self.release.wait(20)
+        self.send_response(200)
+        self.send_header("Content-Type", "image/png")
+        self.send_header("x-ms-meta-from", "elsewhere")
+        self.send_header("Content-Length", str(len(large)))
+        self.end_headers()
+        self.wfile.write(large if self.path != "/gone" else large[:1000])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    Elsewhere.release.clear()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    Elsewhere.release.set()
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+def copy(raw: RawClient, path: str, source: str, **headers: str) -> Reply:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    return raw("PUT", path, None, {"x-ms-copy-source": source, **sent})
+
+
+def url_of(server: Server, raw: RawClient, path: str) -> str:
+    return f"{server.url}{path}?{raw.sas}"
+
+
+def settled(raw: RawClient, path: str) -> Reply:
+    """The blob once its copy is no longer pending."""
+    until = time.monotonic() + 20
+    while True:
+        head = raw("HEAD", path)
+        if head.headers["x-ms-copy-status"] != "pending" or time.monotonic() > until:
+            return head
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("other", [False, True])
+@pytest.mark.parametrize("size", [0, 5, 300_000])
+def test_a_copy_shares_what_it_copies(
+    server: Server, raw: RawClient, container: str, size: int, *, other: bool
+) -> None:
+    raw("PUT", "/elsewhere", restype="container")
+    path = "/elsewhere/b" if other else f"{container}/b"
+    put = raw.put_blob(
+        f"{container}/a", large[:size], Content_Type="text/plain", x_ms_meta_Colour="red"
+    )
+    before = server.run(server.extents.usage())
+    done = copy(raw, path, url_of(server, raw, f"{container}/a"))
+    assert (done.status, done.headers["x-ms-copy-status"]) == (202, "success"), done.text
+    got = raw("GET", path)
+    assert got.body == large[:size]
+    assert got.etag == done.etag != put.etag
+    assert got.headers["content-type"] == "text/plain"
+    assert got.headers["x-ms-meta-colour"] == "red"
+    assert got.headers["x-ms-copy-id"] == done.headers["x-ms-copy-id"]
+    assert got.headers["x-ms-copy-progress"] == f"{size}/{size}"
+    assert server.run(server.extents.usage()) == before
+    assert server.problems() == []
+    raw("DELETE", f"{container}/a")
+    server.clock.advance(3600)
+    server.sweep()
+    assert raw("GET", path).body == large[:size]
+    raw("DELETE", path)
+    server.clock.advance(3600)
+    server.sweep()
+    assert server.run(server.extents.usage()).extents == 0
+
+
+def test_a_list_of_many_blocks_is_copied_with_its_blocks(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    raw("PUT", "/elsewhere", restype="container")
+    ids = [base64.b64encode(f"{n:04d}".encode()).decode() for n in range(20)]
+    for block_id in ids:
+        raw("PUT", f"{container}/a", block_id.encode(), comp="block", blockid=block_id)
+    document = "".join(f"<Latest>{block_id}</Latest>" for block_id in ids)
+    raw("PUT", f"{container}/a", f"<BlockList>{document}</BlockList>", comp="blocklist")
+    for path in (f"{container}/b", "/elsewhere/b"):
+        assert copy(raw, path, url_of(server, raw, f"{container}/a")).status == 202
+        assert raw("GET", path).body == "".join(ids).encode()
+        listed = raw("GET", path, comp="blocklist")
+        assert [listed.text.find(block_id) > 0 for block_id in ids] == [True] * 20
+    raw("DELETE", f"{container}/a")
+    server.clock.advance(3600)
+    server.sweep()
+    assert raw("GET", f"{container}/b").body == "".join(ids).encode()
+
+
+def test_metadata_of_the_request_replaces_the_source_s(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    raw.put_blob(f"{container}/a", b"x", x_ms_meta_one="1")
+    copy(raw, f"{container}/b", url_of(server, raw, f"{container}/a"), x_ms_meta_two="2")
+    head = raw("HEAD", f"{container}/b")
+    assert "x-ms-meta-one" not in head.headers
+    assert head.headers["x-ms-meta-two"] == "2"
+    raw("PUT", f"{container}/b", None, {"x-ms-meta-three": "3"}, comp="metadata")
+    assert "x-ms-copy-id" not in raw("HEAD", f"{container}/b").headers
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ({"x-ms-source-if-match": '"0x1"'}, 412),
+        ({"x-ms-source-if-none-match": "*"}, 412),
+        ({"x-ms-source-if-unmodified-since": "Mon, 01 Jan 2001 00:00:00 GMT"}, 412),
+        ({"If-Match": '"0x1"'}, 412),
+    ],
+)
+def test_conditions_of_source_and_destination(
+    server: Server, raw: RawClient, container: str, condition: dict[str, str], status: int
+) -> None:
+    raw.put_blob(f"{container}/a", b"x")
+    reply = copy(raw, f"{container}/b", url_of(server, raw, f"{container}/a"), **condition)
+    assert reply.status == status
+    assert raw("HEAD", f"{container}/b").status == 404
+
+
+def test_a_sync_copy_answers_for_its_source(server: Server, raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a", b"data")
+    source = url_of(server, raw, f"{container}/a")
+    done = copy(raw, f"{container}/b", source, x_ms_requires_sync="true")
+    assert (done.status, done.headers["x-ms-copy-status"]) == (202, "success")
+    missing = copy(raw, f"{container}/c", url_of(server, raw, f"{container}/no"),
+                   x_ms_requires_sync="true")  # fmt: skip
+    assert (missing.status, missing.code) == (404, "CannotVerifyCopySource")
+    private = copy(raw, f"{container}/c", f"{server.url}{container}/a", x_ms_requires_sync="true")
+    assert (private.status, private.code) == (401, "CannotVerifyCopySource")
+
+
+def test_put_blob_from_url(server: Server, raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a", large, Content_Type="text/plain")
+    source = url_of(server, raw, f"{container}/a")
+    kind = {"x-ms-blob-type": "BlockBlob"}
+    done = copy(raw, f"{container}/b", source, **kind)
+    assert done.status == 201, done.text
+    got = raw("GET", f"{container}/b")
+    assert (got.body, got.headers["content-type"]) == (large, "text/plain")
+    assert "x-ms-copy-id" not in got.headers
+    again = copy(raw, f"{container}/b", source, **kind, **{"If-None-Match": "*"})
+    assert (again.status, again.code) == (409, "BlobAlreadyExists")
+    wrong = {"x-ms-source-content-md5": base64.b64encode(b"0" * 16).decode()}
+    reply = copy(raw, f"{container}/c", source, **kind, **wrong)
+    assert (reply.status, reply.code) == (400, "Md5Mismatch")
+
+
+def test_put_block_from_url(server: Server, raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a", large)
+    headers = {
+        "x-ms-copy-source": url_of(server, raw, f"{container}/a"),
+        "x-ms-source-range": "bytes=1000-200999",
+    }
+    done = raw("PUT", f"{container}/b", None, headers, comp="block", blockid="AAAA")
+    assert done.status == 201, done.text
+    document = "<BlockList><Latest>AAAA</Latest></BlockList>"
+    raw("PUT", f"{container}/b", document, comp="blocklist")
+    assert raw("GET", f"{container}/b").body == large[1000:201_000]
+    headers["x-ms-source-if-match"] = '"0x1"'
+    refused = raw("PUT", f"{container}/b", None, headers, comp="block", blockid="AAAA")
+    assert (refused.status, refused.code) == (412, "CannotVerifyCopySource")
+
+
+def test_a_copy_from_elsewhere_goes_on_after_the_answer(
+    server: Server, raw: RawClient, container: str, elsewhere: str
+) -> None:
+    path = f"{container}/b"
+    started = copy(raw, path, f"{elsewhere}/slow")
+    assert (started.status, started.headers["x-ms-copy-status"]) == (202, "pending")
+    for refused in (
+        raw.put_blob(path, b"x"),
+        raw("PUT", path, None, {"x-ms-meta-a": "b"}, comp="metadata"),
+        raw("PUT", path, None, comp="snapshot"),
+        raw("DELETE", path),
+        raw("PUT", path, None, {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"},
+            comp="lease"),
+    ):  # fmt: skip
+        assert (refused.status, refused.code) == (409, "PendingCopyOperation"), refused.text
+    assert raw("GET", path).body == b""
+    Elsewhere.release.set()
+    done = settled(raw, path)
+    assert done.headers["x-ms-copy-status"] == "success"
+    assert done.etag != started.etag
+    got = raw("GET", path)
+    assert got.body == large
+    assert got.headers["content-type"] == "image/png"
+    assert got.headers["x-ms-meta-from"] == "elsewhere"
+
+
+@pytest.mark.parametrize("page", ["/gone", "/none"])
+def test_a_copy_that_fails_says_so(
+    raw: RawClient, container: str, elsewhere: str, page: str
+) -> None:
+    copy(raw, f"{container}/b", f"{elsewhere}{page}")
+    head = settled(raw, f"{container}/b")
+    assert head.headers["x-ms-copy-status"] == "failed"
+    assert head.headers["x-ms-copy-status-description"]
+    assert raw.put_blob(f"{container}/b", b"x").status == 201
+
+
+def test_a_pending_copy_is_aborted(
+    server: Server, raw: RawClient, container: str, elsewhere: str
+) -> None:
+    path = f"{container}/b"
+    started = copy(raw, path, f"{elsewhere}/slow", x_ms_meta_a="b")
+    copy_id = started.headers["x-ms-copy-id"]
+    action = {"x-ms-copy-action": "abort"}
+    wrong = raw("PUT", path, None, action, comp="copy", copyid=copy_id[::-1])
+    assert (wrong.status, wrong.code) == (409, "CopyIdMismatch")
+    assert raw("PUT", path, None, action, comp="copy", copyid=copy_id).status == 204
+    again = raw("PUT", path, None, action, comp="copy", copyid=copy_id)
+    assert (again.status, again.code) == (409, "NoPendingCopyOperation")
+    head = raw("HEAD", path)
+    assert head.headers["x-ms-copy-status"] == "aborted"
+    assert head.headers["x-ms-meta-a"] == "b"
+    Elsewhere.release.set()
+    time.sleep(0.2)
+    assert raw("GET", path).body == b""
+
+
+def test_a_sync_copy_from_elsewhere(raw: RawClient, container: str, elsewhere: str) -> None:
+    done = copy(raw, f"{container}/b", f"{elsewhere}/page", x_ms_requires_sync="true")
+    assert (done.status, done.headers["x-ms-copy-status"]) == (202, "success")
+    assert raw("GET", f"{container}/b").body == large
+    missing = copy(raw, f"{container}/c", f"{elsewhere}/none", x_ms_requires_sync="true")
+    assert (missing.status, missing.code) == (404, "CannotVerifyCopySource")
+    broken = copy(raw, f"{container}/c", f"{elsewhere}/gone", x_ms_requires_sync="true")
+    assert (broken.status, broken.code) == (404, "CannotVerifyCopySource")
+
+
+def test_the_sdk_copies_within_its_account(server: Server, container: str) -> None:
+    with server.sdk() as client:
+        things = client.get_container_client(container[1:])
+        source = things.upload_blob("a", b"data")
+        target = things.get_blob_client("b")
+        assert target.start_copy_from_url(source.url)["copy_status"] == "success"
+        assert target.download_blob().readall() == b"data"
+        taken = source.create_snapshot()
+        source.upload_blob(b"newer", overwrite=True)
+        things.get_blob_client("a").start_copy_from_url(
+            f"{source.url}?snapshot={taken['snapshot']}"
+        )
+        assert source.download_blob().readall() == b"data"
+        with pytest.raises(HttpResponseError, match="CannotVerifyCopySource"):
+            target.upload_blob_from_url(source.url, overwrite=True)
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://x/y", "http:///x"])
+def test_impossible_sources(raw: RawClient, container: str, url: str) -> None:
+    reply = copy(raw, f"{container}/b", url)
+    assert reply.status == 400
+    assert reply.code in ("InvalidHeaderValue", "MissingRequiredHeader")
