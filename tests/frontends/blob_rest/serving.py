@@ -99,7 +99,7 @@ class Server:
         ]
 
     async def _end_copies(self) -> None:
-        for task in list(self.service.copying):
+        for task in list(self.service.copying.values()):
             task.cancel()
             await asyncio.wait([task])
 

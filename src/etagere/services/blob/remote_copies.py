@@ -72,8 +72,8 @@ async def start(
 
 def go_on(service: BlobService, where: Where, pending: PendingCopy) -> None:
     task = asyncio.get_running_loop().create_task(_run(service, where, pending))
-    service.copying.add(task)
-    task.add_done_callback(service.copying.discard)
+    service.copying[pending.copy_id] = task
+    task.add_done_callback(lambda _: service.copying.pop(pending.copy_id, None))
 
 
 async def _start(
@@ -233,5 +233,5 @@ async def resume(service: BlobService, home: Home, started_before: int) -> None:
         return [(keys.name_of(key), pending_copies.decode(raw)) for key, raw in rows]
 
     for name, pending in await service.read(find):
-        if pending.started < started_before:
+        if pending.started < started_before and pending.copy_id not in service.copying:
             go_on(service, Where(home.part, name), pending)

@@ -33,8 +33,8 @@ class BlobService:
         self.engine = engine
         self.fetcher = fetcher
         """For copies from elsewhere; they are refused without one."""
-        self.copying: set[asyncio.Task[None]] = set()
-        """Copies that go on in this process after their response."""
+        self.copying: dict[str, asyncio.Task[None]] = {}
+        """By copy id: copies that go on in this process after their response."""
         self.extents = extents
         self.clock = clock
         self.started = clock.now()
