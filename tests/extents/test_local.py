@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import threading
 from contextlib import aclosing
@@ -143,6 +144,7 @@ async def test_a_file_of_another_length(local, extent):
         whole[1:],
         bytes(len(whole)),
         whole[:-footer_bytes] + bytes(footer_bytes),
+        whole[:-footer_bytes] + b"\0" + whole[-footer_bytes:],
     ):
         path.write_bytes(wrong)
         with pytest.raises(ExtentDamaged):
@@ -164,7 +166,8 @@ async def test_a_file_of_another_version(local, extent, monkeypatch):
     path = path_of(local, extent.id)
     raw = bytearray(path.read_bytes())
     fields = raw[-footer_bytes:-8]
-    for at, value in ((0, b"X"), (8, b"\2"), (14, b"\2")):  # magic, version, chunk size
+    # Magic, version, chunk size, size of the data.
+    for at, value in ((0, b"X"), (8, b"\2"), (14, b"\2"), (16, b"\0")):
         changed = bytearray(fields)
         changed[at : at + 1] = value
         raw[-footer_bytes:] = changed + crc64nvme(bytes(changed)).to_bytes(8, "little")
@@ -351,6 +354,33 @@ async def test_no_descriptor_stays_open(local, entropy):
     await local.verify(extent)
     await local.close()  # the last closes are on their way
     assert descriptors() == []
+
+
+async def test_failures_that_nobody_waits_for_are_quiet(local, extent, monkeypatch, entropy):
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    failed = threading.Semaphore(0)
+
+    def fail(*args):
+        failed.release()
+        raise OSError(errno.EIO, "Input/output error")
+
+    writer = local.writer(new_extent_id(entropy))
+    pieces = local.read(extent)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        await writer.write(bytes(1 << 20))
+        assert await asyncio.to_thread(failed.acquire, timeout=30)
+        await asyncio.sleep(0.05)  # the failure has reached the loop
+        await writer.abort()
+    await anext(pieces)
+    (path_of(local, extent.id)).write_bytes(b"")  # the piece read ahead, perhaps
+    await pieces.aclose()
+    await local.close()
+    del writer, pieces
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []
 
 
 async def test_too_many_open_files_is_no_damage(local, extent, monkeypatch):

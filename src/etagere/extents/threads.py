@@ -73,6 +73,17 @@ class DiskThreads:
         self._jobs.put(job)
 
 
+def forget(waiting: "asyncio.Future[Any]") -> None:
+    """Wait no longer for a call, and do not hear of its failure.  The call runs to its end."""
+    waiting.cancel()
+    waiting.add_done_callback(_hear)
+
+
+def _hear(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled():
+        done.exception()  # or the loop would complain that nobody asked
+
+
 def _work(jobs: "SimpleQueue[_Job | None]") -> None:
     while (job := jobs.get()) is not None:
         loop, future, call = job
