@@ -25,7 +25,7 @@ from etagere.extents.contract import (
 from etagere.extents.local_reader import ReadFile, pieces
 from etagere.extents.local_sync import SyncSoon, sync_directory, sync_now
 from etagere.extents.local_writer import ExtentFile, LocalWriter
-from etagere.extents.threads import DiskThreads, forget
+from etagere.extents.threads import DiskThreads
 from etagere.kv.contract import StoreFailed
 
 readers_max: Final = 4
@@ -112,7 +112,7 @@ class LocalExtents:
         finally:
             self._streams -= 1
             if coming is not None:
-                forget(coming)
+                coming.cancel()
             if not file.closed:
                 # Closing frees the blocks of a file that was removed meanwhile: not on the loop.
                 self._readers.start(file.close)

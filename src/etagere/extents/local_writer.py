@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from etagere.extents.contract import Extent, ExtentId
-from etagere.extents.threads import DiskThreads, forget
+from etagere.extents.threads import DiskThreads
 from etagere.extents.trailer import RunningSums, file_bytes
 from etagere.extents.writeback import begin_writeback
 from etagere.kv.contract import StoreError, StoreFailed, StoreFull
@@ -212,7 +212,7 @@ class LocalWriter:
         if self._sealed:
             return
         if self._on_its_way is not None:
-            forget(self._on_its_way)
+            self._on_its_way.cancel()
             self._on_its_way = None
         self._gathered = []
         await self._threads.run(self._file.abandon)

@@ -22,7 +22,8 @@ class DiskThreads:
     """Runs calls in at most `threads_max` threads, in the order of arrival.
 
     A call that has been handed in is always run to its end, even if nobody waits for it any more:
-    a cancelled waiter must not leave a file half open.
+    a cancelled waiter must not leave a file half open.  To `cancel` its future ends the waiting
+    only, and keeps the loop from complaining if it fails.
     """
 
     def __init__(self, name: str, threads_max: int) -> None:
@@ -71,17 +72,6 @@ class DiskThreads:
             )
             self._threads[-1].start()
         self._jobs.put(job)
-
-
-def forget(waiting: "asyncio.Future[Any]") -> None:
-    """Wait no longer for a call, and do not hear of its failure.  The call runs to its end."""
-    waiting.cancel()
-    waiting.add_done_callback(_hear)
-
-
-def _hear(done: "asyncio.Future[Any]") -> None:
-    if not done.cancelled():
-        done.exception()  # or the loop would complain that nobody asked
 
 
 def _work(jobs: "SimpleQueue[_Job | None]") -> None:
