@@ -102,6 +102,11 @@ def test_never_is_spelt_as_the_services_spell_it():
     assert format_iso(timestamp_never) == "9999-12-31T23:59:59.9999999Z"
 
 
+def test_the_first_and_the_last_year():
+    assert parse_http_date("Fri, 31 Dec 9999 23:59:59 GMT") == timestamp_never - 9_999_999
+    assert parse_http_date("Mon, 01 Jan 0001 00:00:00 GMT") == ticks(datetime(1, 1, 1, tzinfo=UTC))
+
+
 @given(moments)
 def test_http_dates_agree_with_the_library(moment: datetime):
     whole = moment.replace(microsecond=0)

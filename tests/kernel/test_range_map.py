@@ -90,6 +90,7 @@ class RangeMapMachine(RuleBasedStateMachine):
 
     def assert_spliced(self, before: list[Piece[str]], splice: Any) -> None:
         """A splice says exactly what changed, so that it can be applied to rows of a store."""
+        assert not set(splice.removed) & set(splice.added), "a row written as it was"
         rows = {piece.start: piece for piece in before}
         for piece in splice.removed:
             assert rows.pop(piece.start) == piece
@@ -183,7 +184,8 @@ def test_content_at_another_place_of_the_same_source_stays_apart():
 
 def test_writing_what_is_there_changes_no_row():
     near = [Piece(0, 100, "a")]
-    assert overwrite(near, 10, 20, "a") == ([], [])
+    for start, end in ((10, 20), (0, 20), (80, 100), (0, 100)):
+        assert overwrite(near, start, end, "a") == ([], [])
     assert clear(near, 100, 200) == ([], [])
     assert overwrite(near, 100, 200, "b") == ([], [Piece(100, 200, "b")])
     assert overwrite(near, 100, 200, "a") == (near, [Piece(0, 200, "a")])
