@@ -1,8 +1,57 @@
-"""What holds for every test: no result depends on how busy the machine is."""
+"""What holds for every test, and the JavaScript SDKs for those that drive them."""
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
+# No result depends on how busy the machine is.
 settings.register_profile(
     "etagere", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("etagere")
+
+javascript_packages = (
+    "@azure/data-tables@13.3.2",
+    "@azure/service-bus@7.9.5",
+    "@azure/storage-blob@12.34.0",
+    "@azure/storage-file-datalake@12.31.0",
+    "@azure/storage-file-share@12.32.0",
+    "@azure/storage-queue@12.32.0",
+)
+npm_seconds_max = 240
+
+
+@pytest.fixture(scope="session")
+def node_modules() -> Path:
+    """Where the JavaScript SDKs are: in ETAGERE_NODE_MODULES, or installed once into the user's
+    cache.  Without node, npm or npm's registry, tests that ask for this skip and say so."""
+    if shutil.which("node") is None:
+        pytest.skip("node is missing")
+    given = os.environ.get("ETAGERE_NODE_MODULES")
+    if given:
+        return Path(given)
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is missing")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    prefix = cache / "etagere" / "javascript-sdks"
+    stamp = prefix / "installed"
+    wanted = "\n".join(javascript_packages)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        prefix.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--prefix", str(prefix), "--no-save", "--ignore-scripts"]
+        try:
+            subprocess.run(
+                [*command, "--no-audit", "--no-fund", *javascript_packages],
+                check=True,
+                capture_output=True,
+                timeout=npm_seconds_max,
+            )
+        except (subprocess.SubprocessError, OSError) as error:
+            pytest.skip(f"npm could not install the @azure packages: {error}")
+        stamp.write_text(wanted)
+    return prefix / "node_modules"

@@ -1,12 +1,10 @@
 """Tokens and requests that the JavaScript SDKs sign, of every version that they can make.
 
-The packages are looked for in ETAGERE_NODE_MODULES, and otherwise installed once into the user's
-cache; without node or npm's registry these tests are skipped.
+Where the packages come from, `node_modules` in tests/conftest.py says.
 """
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,14 +24,6 @@ from etagere.base.clock import Timestamp, seconds
 from etagere.base.errors import Refused
 from etagere.kernel.dates import parse_http_date
 
-packages = {
-    "@azure/storage-blob": "12.32.0",
-    "@azure/storage-queue": "12.32.0",
-    "@azure/storage-file-share": "12.32.0",
-    "@azure/storage-file-datalake": "12.31.0",
-    "@azure/data-tables": "13.3.2",
-}
-install_seconds_max = 90
 script = Path(__file__).parent / "javascript" / "tokens.cjs"
 
 key_versions = [
@@ -188,42 +178,12 @@ def asked() -> dict[str, Any]:
     return tokens
 
 
-def node_modules() -> Path:
-    given = os.environ.get("ETAGERE_NODE_MODULES")
-    if given:
-        return Path(given)
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is missing")
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    prefix = cache / "etagere" / "javascript-sdks"
-    wanted = [f"{name}@{version}" for name, version in packages.items()]
-    stamp = prefix / "installed"
-    if not stamp.exists() or stamp.read_text() != "\n".join(wanted):
-        prefix.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--prefix", str(prefix), "--no-save", "--ignore-scripts"]
-        try:
-            subprocess.run(
-                [*command, "--no-audit", "--no-fund", *wanted],
-                check=True,
-                capture_output=True,
-                timeout=install_seconds_max,
-            )
-        except (subprocess.SubprocessError, OSError):
-            pytest.skip("npm could not install the @azure packages")
-        stamp.write_text("\n".join(wanted))
-    return prefix / "node_modules"
-
-
 @pytest.fixture(scope="module")
-def made() -> Any:
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("node is missing")
+def made(node_modules: Path) -> Any:
     ran = subprocess.run(
-        [node, str(script)],
+        ["node", str(script)],
         input=json.dumps({"account": account, "secret": secret, "tokens": asked()}),
-        env={**os.environ, "NODE_PATH": str(node_modules())},
+        env={**os.environ, "NODE_PATH": str(node_modules)},
         capture_output=True,
         text=True,
         timeout=60,
