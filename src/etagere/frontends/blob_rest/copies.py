@@ -33,6 +33,7 @@ from etagere.kernel.conditions import (
 from etagere.kernel.ranges import RequestedRange, parse_range
 from etagere.services.blob import block_blobs, copies, remote_copies
 from etagere.services.blob.copies import CopyBlob, TagOption
+from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.received import Received
@@ -291,7 +292,7 @@ async def _put_taken(
     call: BlobCall, taken: _Taken, wanted: CopyBlob, *, copied: bool
 ) -> BlobRecord:
     where, guard, keeping = call.base(), call.guard(), call.keeping()
-    new = block_blobs.NewBlob(
+    new = NewBlob(
         headers=wanted.headers or remote_copies.source_headers(taken.headers),
         metadata=wanted.metadata or remote_copies.source_metadata(taken.headers),
         tags=wanted.tags,

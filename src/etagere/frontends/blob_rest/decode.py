@@ -12,7 +12,8 @@ from etagere.frontends.common.headers import decode_base64, digest, metadata
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.paging import decode_marker
 from etagere.kernel.tag_predicate import TagSyntaxError, parse_tag_search
-from etagere.services.blob.block_blobs import NewBlob, Source, Wanted, committed_blocks_max
+from etagere.services.blob.block_blobs import Source, Wanted, committed_blocks_max
+from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.listing import ListBlobs, Position, results_max
 from etagere.services.blob.records import ContentHeaders, PublicAccess
 from etagere.services.blob.tags import FindBlobs

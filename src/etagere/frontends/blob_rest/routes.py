@@ -8,7 +8,14 @@ concurrency in Blob storage').  Tests hold each row against what the handlers do
 from typing import Final
 
 from etagere.auth import needs
-from etagere.frontends.blob_rest import account, blobs, block_blobs, containers, copies
+from etagere.frontends.blob_rest import (
+    account,
+    append_blobs,
+    blobs,
+    block_blobs,
+    containers,
+    copies,
+)
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.operations import (
     Conditions,
@@ -486,6 +493,51 @@ _blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
     ),
 )
 
+_append_rows: Final[tuple[Operation[BlobCall], ...]] = (
+    Operation(
+        "PutBlob",
+        ("PUT",),
+        _blob,
+        append_blobs.put,
+        needs.blob_create,
+        chosen_by=("x-ms-blob-type", "AppendBlob"),
+        since="2015-02-21",
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+    Operation(
+        "AppendBlock",
+        ("PUT",),
+        _blob,
+        append_blobs.append_block,
+        needs.blob_append,
+        comp="appendblock",
+        since="2015-02-21",
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+    Operation(
+        "AppendBlobSeal",
+        ("PUT",),
+        _blob,
+        append_blobs.seal,
+        needs.blob_write,
+        comp="seal",
+        since="2019-12-12",
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+)
+
 # After Put Blob, which a request with a blob type is.
 _copy_blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
     Operation(
@@ -519,5 +571,13 @@ _copy_blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
 )
 
 operations: Final[OperationTable[BlobCall]] = OperationTable(
-    "blob", (*_account_rows, *_container_rows, *_copy_rows, *_blob_rows, *_copy_blob_rows)
+    "blob",
+    (
+        *_account_rows,
+        *_container_rows,
+        *_copy_rows,
+        *_blob_rows,
+        *_append_rows,
+        *_copy_blob_rows,
+    ),
 )

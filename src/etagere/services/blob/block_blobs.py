@@ -8,7 +8,6 @@ before the commit leaves staged blocks and the old blob as they were.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -20,15 +19,15 @@ from etagere.kernel.lease import Lease, LeaseKind, Use, use
 from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
-from etagere.services.blob.blobs import Where, drop_staged, must_be, save, stand
+from etagere.services.blob.blobs import Where, must_be, save, stand
 from etagere.services.blob.content import Home
+from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.guard import Guard, admit_write
-from etagere.services.blob.history import Keeping, must_be_mutable, supersede
+from etagere.services.blob.history import Keeping
 from etagere.services.blob.received import Received, keep
 from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
-    ContentHeaders,
     CopyState,
     Piece,
     StagedBlock,
@@ -36,21 +35,9 @@ from etagere.services.blob.records import (
     staged_blocks,
     uncommitted_blobs,
 )
-from etagere.services.blob.tag_index import remember
 
 committed_blocks_max: Final = 50_000
 uncommitted_blocks_max: Final = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class NewBlob:
-    """What a blob is created with, whatever its type and whichever operation creates it."""
-
-    headers: ContentHeaders = ContentHeaders()
-    metadata: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    tier: str = ""
-    may_overwrite: bool = True
 
 
 async def put(
@@ -99,35 +86,26 @@ async def replace(
     copy_state: CopyState | None = None,
 ) -> BlobRecord:
     """Make a block blob of these pieces, which the caller already holds, in place of the old."""
-    if old is not None:
-        if not wanted.may_overwrite:
-            raise Refused("UnauthorizedBlobOverwrite")
-        must_be(old, BlobType.BLOCK)
-        must_be_mutable(old, tx.now)
-    await supersede(tx, home, name, old, keeping)
-    await drop_staged(tx, home, name)
+    await make_way(tx, home, name, old, wanted, BlobType.BLOCK, keeping)
     layout = await content.lay_out(tx, home, pieces)
-    stamp = tx.stamp()
-    record = BlobRecord(
-        kind=BlobType.BLOCK,
-        etag=stamp,
-        version=stamp if keeping.versioning else 0,
-        modified=tx.now,
-        created=tx.now if old is None else old.created,
+    record = new_record(
+        tx,
+        home,
+        name,
+        old,
+        wanted,
+        BlobType.BLOCK,
+        lease,
+        keeping,
         size=sum(piece.size for piece in pieces),
-        headers=msgspec.structs.replace(wanted.headers, md5=md5) if md5 else wanted.headers,
-        metadata=wanted.metadata,
-        tags=wanted.tags,
-        pieces=layout.pieces,
-        list_id=layout.list_id,
-        block_count=len(pieces) if is_listed else 0,
-        is_listed=is_listed,
-        lease=lease,
-        tier=wanted.tier or ("" if old is None else old.tier),
-        copy=copy_state,
     )
+    record.pieces, record.list_id = layout
+    record.is_listed = is_listed
+    record.block_count = len(pieces) if is_listed else 0
+    record.copy = copy_state
+    if md5:
+        record.headers = msgspec.structs.replace(wanted.headers, md5=md5)
     save(tx, home, name, record)
-    remember(tx, home, name, keys.current_moment, wanted.tags)
     return record
 
 

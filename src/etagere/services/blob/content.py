@@ -5,10 +5,13 @@ A piece lies in a data row of the container's partition or in an extent.  Each h
 - an inline piece has one holder unless its `holders` row says more;
 - an extent's holders are counted by `extents.references`;
 - a piece list (content of more pieces than a record carries) holds each of its pieces once per
-  mention, and is itself held by the blob, its snapshots and versions, counted the same way.
+  mention, and is itself held by the blob, its snapshots and versions, counted the same way;
+- so is the state of a page blob's map (`page_map`), which is not made of pieces.
 
 So a snapshot of a blob of 50,000 blocks adds one to one row and moves no bytes; the last holder to
 let go of a list leaves it as garbage, which the sweep takes apart in small steps.
+
+An append blob's list grows after it was shared: a record sees of a list what its own size covers.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -18,10 +21,14 @@ from etagere.extents import references
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import keys
-from etagere.services.blob.records import BlobRecord, Piece, piece_pages
+from etagere.services.blob.records import BlobRecord, PageMap, Piece, piece_pages
 
 embedded_pieces_max: Final = 8
 pieces_per_page: Final = 512
+stretch_bytes_max: Final = 1024 * 1024
+"""Of inline pieces, which are in memory until they are sent."""
+stretch_parts_max: Final = 512
+_pages_ahead: Final = 32
 
 
 sweep_topic: Final = b"blob sweep"
@@ -57,6 +64,14 @@ async def lay_out(tx: Tx, home: Home, pieces: Sequence[Piece]) -> Layout:
     return Layout((), list_id)
 
 
+def begin_list(tx: Tx, home: Home, pieces: tuple[Piece, ...]) -> int:
+    """A list that can grow, of pieces that a record carried itself; they change their holder."""
+    list_id = tx.stamp()
+    if pieces:
+        tx.put(home.part, keys.piece_page(home.generation, list_id, 0), piece_pages.encode(pieces))
+    return list_id
+
+
 def append_piece(tx: Tx, home: Home, list_id: int, offset: int, piece: Piece) -> None:
     """Add a piece at the end of a list that grows: a page of its own, found by its offset."""
     tx.put(
@@ -84,7 +99,12 @@ async def pages(
 async def all_pieces(tx: ReadTx, home: Home, record: BlobRecord) -> list[Piece]:
     if not record.list_id:
         return list(record.pieces)
-    return [piece async for _, page in pages(tx, home, record.list_id) for piece in page]
+    found: list[Piece] = []
+    async for offset, page in pages(tx, home, record.list_id):
+        if offset >= record.size:
+            break  # the list has grown since it was shared
+        found += page
+    return found
 
 
 async def hold(tx: Tx, home: Home, pieces: Iterable[Piece]) -> None:
@@ -94,7 +114,7 @@ async def hold(tx: Tx, home: Home, pieces: Iterable[Piece]) -> None:
         if piece.extent:
             extents.append(piece.extent)
         elif piece.size:
-            await _add_holder(tx, home, piece.inline)
+            await add_holder(tx, home, piece.inline)
     if extents:
         await references.hold(tx, home.part, extents)
 
@@ -105,7 +125,7 @@ async def release(tx: Tx, home: Home, pieces: Iterable[Piece]) -> None:
     for piece in pieces:
         if piece.extent:
             extents.append(piece.extent)
-        elif piece.size and await _lose_holder(tx, home, piece.inline):
+        elif piece.size and await lose_holder(tx, home, piece.inline):
             tx.delete(home.part, keys.data(home.generation, piece.inline))
     if extents:
         await references.drop(tx, home.part, extents)
@@ -113,24 +133,38 @@ async def release(tx: Tx, home: Home, pieces: Iterable[Piece]) -> None:
 
 async def share(tx: Tx, home: Home, record: BlobRecord) -> None:
     """One more holder for all of a record's content: a snapshot, a version, a copy beside it."""
-    if record.list_id:
-        await _add_holder(tx, home, record.list_id)
+    if record.page_map is not None:
+        await add_holder(tx, home, record.page_map.epoch)
+    elif record.list_id:
+        await add_holder(tx, home, record.list_id)
     else:
         await hold(tx, home, record.pieces)
 
 
 async def let_go(tx: Tx, home: Home, record: BlobRecord) -> None:
     """The record no longer holds its content."""
-    if not record.list_id:
+    if record.page_map is not None:
+        await let_go_of_epoch(tx, home, record.page_map)
+    elif not record.list_id:
         if record.pieces:
             await release(tx, home, record.pieces)
-    elif await _lose_holder(tx, home, record.list_id):
+    elif await lose_holder(tx, home, record.list_id):
         moment = tx.now + references.grace_default
         tx.put(home.part, keys.garbage(home.generation, moment, record.list_id), b"")
         tx.notify(sweep_topic)
 
 
-async def _add_holder(tx: Tx, home: Home, held_id: int) -> None:
+async def let_go_of_epoch(tx: Tx, home: Home, page_map: PageMap) -> None:
+    """One holder fewer for a state of a page blob's map."""
+    if await lose_holder(tx, home, page_map.epoch):
+        moment = tx.now + references.grace_default
+        unheld = keys.unheld_epoch(home.generation, moment, page_map.id, page_map.epoch)
+        tx.put(home.part, unheld, b"")
+        tx.notify(sweep_topic)
+
+
+async def add_holder(tx: Tx, home: Home, held_id: int) -> None:
+    """Of an inline piece, a piece list or a state of a page map."""
     key = keys.holders(home.generation, held_id)
     raw = await tx.get(home.part, key)
     tx.put(
@@ -138,7 +172,7 @@ async def _add_holder(tx: Tx, home: Home, held_id: int) -> None:
     )
 
 
-async def _lose_holder(tx: Tx, home: Home, held_id: int) -> bool:
+async def lose_holder(tx: Tx, home: Home, held_id: int) -> bool:
     """Whether that was the last one."""
     key = keys.holders(home.generation, held_id)
     raw = await tx.get(home.part, key)
@@ -152,8 +186,12 @@ async def _lose_holder(tx: Tx, home: Home, held_id: int) -> bool:
     return False
 
 
+async def is_shared(tx: ReadTx, home: Home, held_id: int) -> bool:
+    return await tx.get(home.part, keys.holders(home.generation, held_id)) is not None
+
+
 class Part(NamedTuple):
-    """One step of a download: bytes at hand, or some of an extent."""
+    """One step of a download: bytes at hand, some of an extent, or (neither) zeros."""
 
     data: bytes
     extent: bytes
@@ -162,27 +200,41 @@ class Part(NamedTuple):
     size: int
 
 
+def zeros(size: int) -> Part:
+    return Part(b"", b"", 0, 0, size)
+
+
+async def part_of(
+    tx: ReadTx, home: Home, inline: int, extent: bytes, extent_size: int, first: int, size: int
+) -> Part:
+    """Some of a piece, from its byte `first` on.
+
+    What is inline is read here; extents outlive the transaction by the grace period that their
+    removal waits.
+    """
+    if extent:
+        return Part(b"", extent, extent_size, first, size)
+    raw = await tx.get(home.part, keys.data(home.generation, inline))
+    if raw is None:
+        raise ContentGone
+    whole = size == len(raw)
+    return Part(raw if whole else raw[first : first + size], b"", 0, 0, size)
+
+
 async def parts_of(
     tx: ReadTx, home: Home, pieces: Sequence[Piece], offset: int, start: int, end: int
 ) -> list[Part]:
-    """What of these pieces, which begin at `offset` in the blob, lies in [start, end).
-
-    Inline pieces are read here; extents outlive the transaction by the grace period that their
-    removal waits.
-    """
+    """What of these pieces, which begin at `offset` in the blob, lies in [start, end)."""
     found: list[Part] = []
     for piece in pieces:
         low, high = max(start, offset), min(end, offset + piece.size)
         if low < high:
-            first, size = piece.offset + low - offset, high - low
-            if piece.extent:
-                found.append(Part(b"", piece.extent, piece.extent_size, first, size))
-            else:
-                raw = await tx.get(home.part, keys.data(home.generation, piece.inline))
-                if raw is None:
-                    raise ContentGone
-                whole = size == len(raw)
-                found.append(Part(raw if whole else raw[first : first + size], b"", 0, 0, size))
+            first = piece.offset + low - offset
+            found.append(
+                await part_of(
+                    tx, home, piece.inline, piece.extent, piece.extent_size, first, high - low
+                )
+            )
         offset += piece.size
     return found
 
@@ -199,19 +251,30 @@ class Stretch(NamedTuple):
 
 
 async def stretch(tx: ReadTx, home: Home, list_id: int, start: int, end: int) -> Stretch:
-    """The parts of [start, end) that one page of a piece list has, from `start` on.
+    """The first parts of [start, end), as many as one step should have in memory.
 
-    A list is read page by page, each in its own transaction: lists are never changed where they
-    stand, only added to at the end, and stay for a grace period after the last holder let go.
+    A list is read in steps, each in its own transaction: lists are never changed where they stand,
+    only added to at the end, and stay for a grace period after the last holder let go.
     """
     begin, _ = keys.piece_pages(home.generation, list_id)
-    after_start = keys.piece_page(home.generation, list_id, start) + b"\0"
-    rows = await tx.scan(home.part, begin, after_start, limit=1, reverse=True)
-    if not rows:
-        raise ContentGone
-    key, raw = rows[0]
-    page = piece_pages.decode(raw)
-    offset = keys.piece_page_offset(key)
-    page_end = offset + sum(piece.size for piece in page)
-    parts = await parts_of(tx, home, page, offset, start, min(end, page_end))
-    return Stretch(parts, page_end)
+    past_start = after(keys.piece_page(home.generation, list_id, start))
+    limit = keys.piece_page(home.generation, list_id, end)
+    rows = await tx.scan(home.part, begin, past_start, limit=1, reverse=True)
+    parts: list[Part] = []
+    at, held = start, 0
+    while rows:
+        for key, raw in rows:
+            offset = keys.piece_page_offset(key)
+            if offset > at:
+                raise ContentGone
+            for piece in piece_pages.decode(raw):
+                offset += piece.size
+                if offset <= at:
+                    continue
+                parts += await parts_of(tx, home, (piece,), offset - piece.size, at, end)
+                at = min(offset, end)
+                held += 0 if piece.extent else piece.size
+                if at == end or held >= stretch_bytes_max or len(parts) >= stretch_parts_max:
+                    return Stretch(parts, at)
+        rows = await tx.scan(home.part, after(rows[-1][0]), limit, limit=_pages_ahead)
+    raise ContentGone

@@ -5,7 +5,6 @@ lease, creation time and snapshots stay.  What was there is kept as a version or
 let go of.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from etagere.base.errors import Refused
@@ -15,7 +14,7 @@ from etagere.services.blob import keys
 from etagere.services.blob.blobs import drop_staged, must_be
 from etagere.services.blob.content import Home
 from etagere.services.blob.history import Keeping, must_be_mutable, supersede
-from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders, Piece
+from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders
 from etagere.services.blob.tag_index import remember
 
 
@@ -63,9 +62,6 @@ def new_record(
     keeping: Keeping,
     *,
     size: int,
-    headers: ContentHeaders | None = None,
-    pieces: Sequence[Piece] = (),
-    list_id: int = 0,
 ) -> BlobRecord:
     """The new blob's record, its tags in the index; the caller fills in what its type has, and
     saves it."""
@@ -78,11 +74,9 @@ def new_record(
         modified=tx.now,
         created=tx.now if old is None else old.created,
         size=size,
-        headers=wanted.headers if headers is None else headers,
+        headers=wanted.headers,
         metadata=wanted.metadata,
         tags=wanted.tags,
-        pieces=tuple(pieces),
-        list_id=list_id,
         lease=lease,
         tier=wanted.tier or ("" if old is None else old.tier),
     )

@@ -11,7 +11,7 @@ from etagere.kernel.ranges import RequestedRange, Slice, select, unsatisfied_con
 from etagere.kv.contract import Engine, ReadTx
 from etagere.services.blob import content
 from etagere.services.blob.blobs import Where, read
-from etagere.services.blob.content import Home, Part
+from etagere.services.blob.content import Home, Part, Stretch
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.records import BlobRecord
 
@@ -26,8 +26,7 @@ class _Opened(NamedTuple):
     record: BlobRecord
     home: Home
     part: Slice
-    ready: list[Part] | None
-    """All parts, or None where a piece list has to be walked."""
+    first: Stretch
 
 
 async def open_download(
@@ -39,13 +38,13 @@ async def open_download(
 ) -> Download:
     """Check everything and find the bytes; a small blob's are there when this returns."""
     opened = await engine.read(partial(_open, where=where, guard=guard, wanted=wanted))
-    ready = opened.ready
-    if ready is None:
+    parts, found_until = opened.first
+    if found_until < opened.part.end:
         return Download(opened.record, opened.part, _walk(engine, extents, opened))
-    if all(not part.extent for part in ready):
-        body = ready[0].data if len(ready) == 1 else b"".join(part.data for part in ready)
+    if all(not part.extent for part in parts):
+        body = parts[0].data if len(parts) == 1 else b"".join(part.data for part in parts)
         return Download(opened.record, opened.part, body)
-    return Download(opened.record, opened.part, _stream(extents, ready))
+    return Download(opened.record, opened.part, _stream(extents, parts))
 
 
 async def _open(tx: ReadTx, where: Where, guard: Guard, wanted: RequestedRange | None) -> _Opened:
@@ -58,10 +57,15 @@ async def _open(tx: ReadTx, where: Where, guard: Guard, wanted: RequestedRange |
         raise Refused(
             "InvalidRange", headers={"Content-Range": unsatisfied_content_range(record.size)}
         )
-    if record.list_id and part.length:
-        return _Opened(record, home, part, None)
-    parts = await content.parts_of(tx, home, record.pieces, 0, part.start, part.end)
-    return _Opened(record, home, part, parts)
+    return _Opened(record, home, part, await _stretch(tx, home, record, part.start, part.end))
+
+
+async def _stretch(tx: ReadTx, home: Home, record: BlobRecord, start: int, end: int) -> Stretch:
+    """The first parts of [start, end)."""
+    if record.list_id and start < end:
+        return await content.stretch(tx, home, record.list_id, start, end)
+    parts = await content.parts_of(tx, home, record.pieces, 0, start, end)
+    return Stretch(parts, end)
 
 
 async def _stream(extents: ExtentStore, parts: list[Part]) -> AsyncGenerator[bytes, None]:
@@ -78,18 +82,14 @@ async def _stream(extents: ExtentStore, parts: list[Part]) -> AsyncGenerator[byt
 async def _walk(
     engine: Engine, extents: ExtentStore, opened: _Opened
 ) -> AsyncGenerator[bytes, None]:
-    at, end = opened.part.start, opened.part.end
-    while at < end:
-        found = await engine.read(
-            partial(
-                content.stretch,
-                home=opened.home,
-                list_id=opened.record.list_id,
-                start=at,
-                end=end,
-            )
-        )
-        async with aclosing(_stream(extents, found.parts)) as pieces:
+    end = opened.part.end
+    parts, at = opened.first
+    while True:
+        async with aclosing(_stream(extents, parts)) as pieces:
             async for piece in pieces:
                 yield piece
-        at = found.next_offset
+        if at == end:
+            return
+        parts, at = await engine.read(
+            partial(_stretch, home=opened.home, record=opened.record, start=at, end=end)
+        )

@@ -25,6 +25,12 @@ while a new container of the same name already fills its own.
       tags         gen, key, value, name, moment -> nothing: the index that Find Blobs by Tags reads
       expiries     gen, until, name, moment      -> nothing: when a row in the trash may go
       pending      gen, name                     -> PendingCopy: to go on with after a restart
+      chunks       gen, map, number, epoch       -> pieces of a page blob's chunk (`page_map`)
+      changes      gen, map, epoch, number       -> nothing: which chunks an epoch has rows of
+      epochs       gen, map, epoch               -> cuts: the states of a map, held or to be removed
+      unheld       gen, moment, map, epoch       -> nothing: a state without holders, to be removed
+                                                    from that moment on
+      pins         gen, until, map, epoch, id    -> nothing: a state that a download holds
 """
 
 from enum import IntEnum, unique
@@ -60,6 +66,11 @@ class RowKind(IntEnum):
     TAG = 12
     EXPIRY = 13
     PENDING = 14
+    CHUNK = 15
+    CHANGE = 16
+    EPOCH = 17
+    UNHELD = 18
+    PIN = 19
 
 
 _container: Final = int(RowKind.CONTAINER)
@@ -76,6 +87,11 @@ _garbage: Final = int(RowKind.GARBAGE)
 _tags: Final = int(RowKind.TAG)
 _expiries: Final = int(RowKind.EXPIRY)
 _pending: Final = int(RowKind.PENDING)
+_chunks: Final = int(RowKind.CHUNK)
+_changes: Final = int(RowKind.CHANGE)
+_epochs: Final = int(RowKind.EPOCH)
+_unheld: Final = int(RowKind.UNHELD)
+_pins: Final = int(RowKind.PIN)
 
 current_moment: Final = 2**63
 """Stands for the current blob among the moments of its versions, after all of them."""
@@ -327,3 +343,110 @@ def pending(generation: int, name: str) -> bytes:
 
 def all_pending(generation: int) -> Range:
     return range_of(_pending, generation)
+
+
+# ---- page maps
+
+
+def chunk(generation: int, map_id: int, number: int, epoch: int) -> bytes:
+    return pack(_chunks, generation, map_id, number, epoch)
+
+
+def chunk_until(generation: int, map_id: int, number: int, epoch: int) -> Range:
+    """A chunk's rows up to an epoch, that included."""
+    begin = pack(_chunks, generation, map_id, number)
+    return begin, begin + pack(epoch) + b"\0"
+
+
+def chunks(generation: int, map_id: int, first: int, end: int) -> Range:
+    """All rows of the chunks [first, end)."""
+    begin = pack(_chunks, generation, map_id)
+    return begin + pack(first), begin + pack(end)
+
+
+class ChunkId(NamedTuple):
+    """What the key of a chunk's row says."""
+
+    map_id: int
+    number: int
+    epoch: int
+
+
+def read_chunk(key: bytes) -> ChunkId:
+    _, _, map_id, number, epoch = unpack(key)
+    assert isinstance(map_id, int)
+    assert isinstance(number, int)
+    assert isinstance(epoch, int)
+    return ChunkId(map_id, number, epoch)
+
+
+def change(generation: int, map_id: int, epoch: int, number: int) -> bytes:
+    return pack(_changes, generation, map_id, epoch, number)
+
+
+def changes_between(generation: int, map_id: int, after_epoch: int, until_epoch: int) -> Range:
+    """The changes of the epochs above one, up to another, that included."""
+    begin = pack(_changes, generation, map_id)
+    return begin + pack(after_epoch) + b"\xff", begin + pack(until_epoch) + b"\xff"
+
+
+def read_change(key: bytes) -> ChunkId:
+    _, _, map_id, epoch, number = unpack(key)
+    assert isinstance(map_id, int)
+    assert isinstance(number, int)
+    assert isinstance(epoch, int)
+    return ChunkId(map_id, number, epoch)
+
+
+class EpochId(NamedTuple):
+    """A state of a page map."""
+
+    map_id: int
+    epoch: int
+
+
+def epoch(generation: int, map_id: int, number: int) -> bytes:
+    return pack(_epochs, generation, map_id, number)
+
+
+def epochs_of(generation: int, map_id: int) -> Range:
+    return range_of(_epochs, generation, map_id)
+
+
+def read_epoch(key: bytes) -> EpochId:
+    _, _, map_id, number = unpack(key)
+    assert isinstance(map_id, int)
+    assert isinstance(number, int)
+    return EpochId(map_id, number)
+
+
+def unheld_epoch(generation: int, moment: int, map_id: int, number: int) -> bytes:
+    return pack(_unheld, generation, moment, map_id, number)
+
+
+def all_unheld(generation: int) -> Range:
+    return range_of(_unheld, generation)
+
+
+def read_unheld(key: bytes) -> tuple[Timestamp, EpochId]:
+    _, _, moment, map_id, number = unpack(key)
+    assert isinstance(moment, int)
+    assert isinstance(map_id, int)
+    assert isinstance(number, int)
+    return Timestamp(moment), EpochId(map_id, number)
+
+
+def pin(generation: int, until: int, map_id: int, number: int, pin_id: int) -> bytes:
+    return pack(_pins, generation, until, map_id, number, pin_id)
+
+
+def all_pins(generation: int) -> Range:
+    return range_of(_pins, generation)
+
+
+def read_pin(key: bytes) -> tuple[Timestamp, EpochId]:
+    _, _, until, map_id, number, _ = unpack(key)
+    assert isinstance(until, int)
+    assert isinstance(map_id, int)
+    assert isinstance(number, int)
+    return Timestamp(until), EpochId(map_id, number)

@@ -90,6 +90,34 @@ class Immutability(msgspec.Struct, array_like=True, frozen=True):
     legal_hold: bool = False
 
 
+class Cut(msgspec.Struct, array_like=True, frozen=True):
+    """Chunks of a page map that were cleared together: rows of them from before `epoch` are not
+    seen any more."""
+
+    first: int
+    end: int
+    epoch: int
+
+
+class PageMap(msgspec.Struct, array_like=True, frozen=True):
+    """A state of a page blob's content (`page_map`)."""
+
+    id: int
+    epoch: int
+    cuts: tuple[Cut, ...] = ()
+
+
+class PagePiece(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The bytes [start, end) of a chunk, which begin at `offset` in the data row or the extent."""
+
+    start: int
+    end: int
+    offset: int
+    inline: int = 0
+    extent: bytes = b""
+    extent_size: int = 0
+
+
 class BlobRecord(msgspec.Struct, array_like=True):
     """A blob, a snapshot or an earlier version: all but the bytes."""
 
@@ -128,6 +156,8 @@ class BlobRecord(msgspec.Struct, array_like=True):
     """When it was soft-deleted, or 0."""
     retained_until: int = 0
     expires: int = 0
+    page_map: PageMap | None = None
+    """Where a page blob's bytes are: it has no pieces."""
 
 
 class PendingCopy(msgspec.Struct, array_like=True):
@@ -164,3 +194,5 @@ staged_blocks: Final = Codec(1, StagedBlock)
 uncommitted_blobs: Final = Codec(1, UncommittedBlob)
 pending_copies: Final = Codec(1, PendingCopy)
 piece_pages: Final = Codec(1, tuple[Piece, ...])
+chunk_pieces: Final = Codec(1, tuple[PagePiece, ...])
+map_cuts: Final = Codec(1, tuple[Cut, ...])

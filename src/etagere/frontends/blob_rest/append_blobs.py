@@ -1,0 +1,95 @@
+"""Append blobs over HTTP (Azure: 'Put Blob', 'Append Block', 'Append Blob Seal')."""
+
+from functools import partial
+from typing import Final
+
+from etagere.base.errors import invalid_header
+from etagere.frontends.blob_rest import decode, encode
+from etagere.frontends.blob_rest.bodies import receive, transfer_digest
+from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.names import check_blob_name
+from etagere.frontends.common.headers import body_length, integer
+from etagere.frontends.common.message import Response
+from etagere.services.blob import append_blobs
+from etagere.services.blob.append_blobs import AppendConditions, Appended
+from etagere.services.blob.guard import validators
+
+block_bytes_max: Final = (("2022-11-02", 100 * 1024 * 1024), ("", 4 * 1024 * 1024))
+"""The sizes that one append may have, by the oldest version that takes them."""
+position_max: Final = 2**63 - 1
+
+
+async def put(call: BlobCall) -> Response:
+    where = call.base()
+    check_blob_name(where.name)
+    must_be_empty(call)
+    record = await call.blobs.write(
+        (where.part,),
+        partial(
+            append_blobs.put,
+            where=where,
+            guard=call.guard(),
+            wanted=decode.new_blob(
+                call.request, standard=True, may_overwrite=call.grant.may_overwrite
+            ),
+            keeping=call.keeping(),
+        ),
+    )
+    return Response(201, encode.written(record))
+
+
+async def append_block(call: BlobCall) -> Response:
+    where, guard, conditions = call.base(), call.guard(), append_conditions(call)
+    if body_length(call.request) == 0:
+        raise invalid_header("Content-Length", "0")
+    body = await receive(call, decode.limit_for(call.version, block_bytes_max), md5=False)
+    appended = await call.blobs.keep(
+        where.part,
+        body,
+        partial(
+            append_blobs.append,
+            where=where,
+            guard=guard,
+            conditions=conditions,
+            received=body,
+        ),
+    )
+    return Response(201, {**appended_headers(appended), **transfer_digest(call, body)})
+
+
+async def seal(call: BlobCall) -> Response:
+    where = call.base()
+    record = await call.blobs.write(
+        (where.part,),
+        partial(
+            append_blobs.seal,
+            where=where,
+            guard=call.guard(),
+            conditions=append_conditions(call),
+        ),
+    )
+    return Response(200, {**validators(record), "x-ms-blob-sealed": "true"})
+
+
+def append_conditions(call: BlobCall) -> AppendConditions:
+    return AppendConditions(
+        integer(call.request, "x-ms-blob-condition-appendpos", 0, position_max),
+        integer(call.request, "x-ms-blob-condition-maxsize", 0, position_max),
+    )
+
+
+def appended_headers(appended: Appended) -> dict[str, str]:
+    record = appended.record
+    return {
+        **validators(record),
+        "x-ms-blob-append-offset": str(appended.offset),
+        "x-ms-blob-committed-block-count": str(record.block_count),
+        "x-ms-request-server-encrypted": "true",
+    }
+
+
+def must_be_empty(call: BlobCall) -> None:
+    """Append and page blobs are created without content: it is written afterwards."""
+    length = body_length(call.request)
+    if length:
+        raise invalid_header("Content-Length", str(length))
