@@ -143,52 +143,56 @@ def section_at(buffer: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def split(payload: bytes) -> Sections:
-    """A whole message; its sections are known, complete and in order (3.2)."""
+    """A whole message; its sections are known and complete.
+
+    They should come in order (3.2), and mostly do; but pyAMQP writes delivery annotations last, so
+    any order is taken and put right.
+    """
     sections = Sections()
     end = len(payload)
     at = 0
     last = 0
+    seen = 0
     tail_at = -1
+    in_order = True
+    tail_parts: list[tuple[int, bytes]] = []
     while at < end:
-        # By far the commonest descriptor, and contents with a length of one byte.
-        if (
-            at + 5 <= end
-            and payload[at + 1] == 0x53
-            and payload[at] == 0x00
-            and header_code <= payload[at + 2] <= footer_code
-        ):
-            code = payload[at + 2]
-            content = at + 3
-        else:
-            code, content = section_at(payload, at, end)
-        if code <= last and not (code == last and code in _repeatable):
-            raise DecodeFault("A message's sections are out of order.")
-        if code in _bodies and last in _bodies and code != last:
-            raise DecodeFault("A message has bodies of different kinds.")
-        if content < end and payload[content] in (0xA0, 0xC0, 0xC1):
-            if content + 2 > end:
-                raise DecodeFault("A value is cut short.")
-            stop = content + 2 + payload[content + 1]
-            if stop > end:
-                raise DecodeFault("A length reaches beyond what encloses it.")
-        else:
-            stop = skip(payload, content, end)
+        code, content = section_at(payload, at, end)
+        if content >= end:
+            raise DecodeFault("A value is cut short.")
+        stop = skip(payload, content, end)
+        if seen >> code & 1 and not (code == last and code in _repeatable):
+            raise DecodeFault("A message has a section twice.")
+        seen |= 1 << code
         if code not in _bodies:
             check_compound(payload, content, stop)
+        part = payload[at:stop]
         if code >= properties_code:
+            tail_parts.append((code, part))
             if tail_at < 0:
                 tail_at = at
         elif code == message_annotations_code:
-            sections.message_annotations = payload[at:stop]
+            sections.message_annotations = part
         elif code == header_code:
-            sections.header = payload[at:stop]
+            sections.header = part
         else:
-            sections.delivery_annotations = payload[at:stop]
+            sections.delivery_annotations = part
+        if code < last:
+            in_order = False
         last = code
         at = stop
-    if tail_at >= 0:
-        sections.tail = payload[tail_at:] if tail_at else payload
+    if sum(seen >> code & 1 for code in _bodies) > 1:
+        raise DecodeFault("A message has bodies of different kinds.")
+    if in_order:
+        sections.tail = payload[tail_at:] if tail_at >= 0 else b""
+    else:
+        tail_parts.sort(key=_code_of)
+        sections.tail = b"".join([part for _, part in tail_parts])
     return sections
+
+
+def _code_of(part: tuple[int, bytes]) -> int:
+    return part[0]
 
 
 def batch_members(payload: bytes) -> list[bytes]:

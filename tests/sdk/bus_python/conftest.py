@@ -1,0 +1,58 @@
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+
+import pytest
+from azure.servicebus import ServiceBusClient
+from bus_server import Bus, BusThread, start, stop
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def _bus() -> Iterator[Bus]:
+    with BusThread() as bus:
+        yield bus
+
+
+@pytest.fixture
+def bus(_bus: Bus) -> Bus:
+    """On a loop of its own; queues made by tests have names of their own."""
+    return _bus
+
+
+@pytest.fixture
+def own_bus() -> Iterator[Bus]:
+    """For tests that move time."""
+    with BusThread() as bus:
+        yield bus
+
+
+@pytest.fixture
+def client(bus: Bus) -> Iterator[ServiceBusClient]:
+    with ServiceBusClient.from_connection_string(
+        bus.connection_string(), retry_total=1, retry_backoff_factor=0.05
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def own_client(own_bus: Bus) -> Iterator[ServiceBusClient]:
+    with ServiceBusClient.from_connection_string(
+        own_bus.connection_string(), retry_total=1, retry_backoff_factor=0.05
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def name() -> str:
+    return f"entity-{next(_numbers)}"
+
+
+@pytest.fixture
+async def aio_bus() -> AsyncIterator[Bus]:
+    """On the test's own loop."""
+    bus = await start()
+    try:
+        yield bus
+    finally:
+        await stop(bus)
