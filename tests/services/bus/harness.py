@@ -1,5 +1,6 @@
 """A broker on a strict store in memory, with a clock that is moved by hand, and plain clients."""
 
+import asyncio
 import random
 import uuid
 from collections import deque
@@ -174,6 +175,8 @@ class Bus:
 
     async def pass_seconds(self, count):
         """Move the clock, stopping wherever something is due."""
+        for _ in range(5):  # tasks that were just made reach the broker first
+            await asyncio.sleep(0)
         target = self.clock.time + seconds(count)
         await self.broker.idle()
         while (due := self.broker.next_due()) is not None and due <= target:
@@ -215,9 +218,13 @@ class Bus:
 
     async def session(self, session_id, path="q", mode=peek_lock, credit=0, wait=0):
         sink = Receiving()
-        sink.link = await self.broker.accept_session(
-            path, session_id, mode, sink, connection="c", wait_ticks=seconds(wait)
+        accepting = asyncio.create_task(
+            self.broker.accept_session(
+                path, session_id, mode, sink, connection="c", wait_ticks=seconds(wait)
+            )
         )
+        await self.settle_down()
+        sink.link = await accepting
         if credit:
             sink.link.set_credit(credit)
         await self.settle_down()

@@ -347,7 +347,8 @@ class Core:
         try:
             session_id = await self.engine.read(body)
         except StoreError:
-            owner.search_failed()
+            owner.search_failed(self.clock.now())
+            self.settle_effects(state)
             return
         owner.session_found(session_id, self.clock.now())
         self.settle_effects(state)

@@ -24,6 +24,7 @@ from etagere.services.bus.log_operations import (
     Sweep,
 )
 from etagere.services.bus.operations import Operation
+from etagere.services.bus.receiving import ReceiverLink
 
 messages_per_step: Final = 100
 duplicate_ids_per_step: Final = 1000
@@ -156,7 +157,7 @@ class Housekeeping:
         core = self._core
         if core.catalogue.find(node.path) is not node:
             return
-        if node.links:
+        if in_use(node):
             node.last_used = now
         if idle_at(node) > now:
             self.watch_idleness(node)
@@ -173,8 +174,22 @@ def idle_at(node: NodeState) -> Timestamp:
     period = node.description.auto_delete_on_idle
     if period >= forever:
         return timestamp_never
-    since = max(node.last_used, node.created)
-    return Timestamp(min(since + period, timestamp_never))
+    since = max(used.last_used for used in _with_subscriptions(node))
+    return Timestamp(min(max(since, node.created) + period, timestamp_never))
+
+
+def in_use(node: NodeState) -> bool:
+    """Whether a receiver is attached, or a message scheduled: then time does not count."""
+    if any(state.counters.scheduled for state in node.logs.values()):
+        return True
+    return any(
+        isinstance(link, ReceiverLink) for used in _with_subscriptions(node) for link in used.links
+    )
+
+
+def _with_subscriptions(node: NodeState) -> list[NodeState]:
+    """What is done with its subscriptions is done with a topic."""
+    return list(node.entity.nodes) if node is node.entity.root else [node]
 
 
 def _not_before(due: Timestamp, again: Timestamp) -> Timestamp:

@@ -145,9 +145,13 @@ class SessionOwner(OwnerBase):
             self._search()
         elif session_id is not None or self._news:
             self._search()
+        else:
+            self._due = now  # whose time was up while it searched has its answer now
+            self.tick(now)
 
-    def search_failed(self) -> None:
+    def search_failed(self, now: Timestamp) -> None:
         self._searching = False
+        self.tick(now)
 
     # ---- holders
 
@@ -318,16 +322,19 @@ class SessionOwner(OwnerBase):
         for hold in list(self.holds.values()):
             if not hold.closing and hold.until <= now:
                 self._expire(hold, now)
-        for acceptance in [waiter for waiter in self._waiters if waiter.deadline <= now]:
-            self._waiters.remove(acceptance)
-            refusal = Refused(
-                errors.timed_out, message="No session with messages became available in time."
-            )
-            self.notices.append((acceptance.answer, (None, refusal)))
+        # Nobody is turned away while a search might yet find something.
+        waiters = () if self._searching else tuple(self._waiters)
+        for acceptance in waiters:
+            if acceptance.deadline <= now:
+                self._waiters.remove(acceptance)
+                refusal = Refused(
+                    errors.timed_out, message="No session with messages became available in time."
+                )
+                self.notices.append((acceptance.answer, (None, refusal)))
         self._due = min(
             (
                 *(hold.until for hold in self.holds.values() if not hold.closing),
-                *(waiter.deadline for waiter in self._waiters),
+                *(waiter.deadline for waiter in waiters if waiter.deadline > now),
             ),
             default=timestamp_never,
         )
