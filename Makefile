@@ -10,6 +10,8 @@ help:            ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "etagere needs Python 3.11 or newer; say which with PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
@@ -31,8 +33,14 @@ test: setup lint ## everything that CI runs
 quick: setup     ## the tests without the slow ones
 	$(BIN)/pytest -m 'not slow' $(ARGS)
 
+docs: setup      ## write the pages that are generated
+	$(BIN)/python -m etagere.app.docs
+
 bench: setup     ## compare with the peers that are installed (bench/README.md)
 	$(BIN)/python -m bench $(ARGS)
 
+fuzz: setup      ## the HTTP fuzzer for some minutes
+	ETAGERE_FUZZ_ROUNDS=200000 $(BIN)/pytest --timeout=3600 tests/servers/http/test_fuzz.py $(ARGS)
+
 clean:           ## remove what the commands above made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
