@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
+from etagere.frontends.common.multipart import boundary_of
 from etagere.frontends.table_rest import batch
 from etagere.frontends.table_rest.batch import Answer, Batch, BatchOperation
-from etagere.frontends.table_rest.multipart import boundary_of
 from etagere.frontends.table_rest.path import Kind, TablePath
 
 _account = "acct"

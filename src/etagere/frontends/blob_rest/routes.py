@@ -11,6 +11,7 @@ from etagere.auth import needs
 from etagere.frontends.blob_rest import (
     account,
     append_blobs,
+    batch,
     blobs,
     block_blobs,
     containers,
@@ -77,6 +78,23 @@ _account_rows: Final[tuple[Operation[BlobCall], ...]] = (
         containers.list_containers,
         needs.containers_list,
         comp="list",
+    ),
+    *(
+        Operation(
+            "BlobBatch",
+            ("POST",),
+            resource,
+            batch.batch,
+            needs.batch,
+            restype=restype,
+            comp="batch",
+            since=since,
+            writes=True,
+        )
+        for resource, restype, since in (
+            (_service, "", "2018-11-09"),
+            (_container, "container", "2020-06-12"),
+        )
     ),
     *(
         Operation(

@@ -14,7 +14,7 @@ from etagere.base.errors import Refused, invalid_header
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.addressing import resolve
 from etagere.frontends.common.headers import required
-from etagere.frontends.common.message import Request
+from etagere.frontends.common.message import EmptyBody, Request
 from etagere.frontends.common.operations import Resource
 from etagere.services.blob.blobs import Where
 
@@ -38,21 +38,6 @@ class OtherUrl(NamedTuple):
 Source = OwnBlob | OtherUrl
 
 
-class _NoBody:
-    async def read(self, bytes_max: int = 0) -> bytes:
-        del bytes_max
-        return b""
-
-    def chunks(self) -> "_NoBody":
-        return self
-
-    def __aiter__(self) -> "_NoBody":
-        return self
-
-    async def __anext__(self) -> bytes:
-        raise StopAsyncIteration
-
-
 async def find_source(call: BlobCall, *, same_account_is_enough: bool) -> Source:
     """Where the copy comes from, found to be open to whoever asks; raises Refused."""
     url = required(call.request, header)
@@ -70,7 +55,7 @@ async def find_source(call: BlobCall, *, same_account_is_enough: bool) -> Source
         raw_path=parts.path or "/",
         raw_query=parts.query,
         headers=headers,
-        body=_NoBody(),
+        body=EmptyBody(),
         client_ip=call.request.client_ip,
         secure=call.request.secure,
     )

@@ -42,6 +42,7 @@ class Request:
         "content_length",
         "headers",
         "host",
+        "implied_version",
         "method",
         "query",
         "query_pairs",
@@ -75,12 +76,26 @@ class Request:
         self.repeated_headers = repeated_headers
         self.spelling = spelling
         """`x-ms-meta-*` names by their lower-case form, as the client wrote them."""
+        self.implied_version: str | None = None
+        """`x-ms-version` where it is not among the headers: a batch's parts have the batch's."""
         self.host = headers.get("host", "")
         length = headers.get("content-length")
         self.content_length: int | None = int(length) if length and length.isdecimal() else None
         query = read_query(raw_query)
         self.query_pairs = query.pairs
         self.query = query.by_name
+
+
+class EmptyBody:
+    """The body of a request that has none; of those inside other requests, too."""
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for nothing in ():
+            yield nothing
+
+    async def read(self, bytes_max: int = body_bytes_max_small) -> bytes:
+        del bytes_max
+        return b""
 
 
 class Query(NamedTuple):

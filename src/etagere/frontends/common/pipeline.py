@@ -182,7 +182,7 @@ class Pipeline(Generic[C]):
         request = call.request
         wanted = request.headers.get("x-ms-version")
         if wanted is None:
-            wanted = request.query.get("api-version")
+            wanted = request.implied_version or request.query.get("api-version")
         if wanted is None and "sig" in request.query:
             wanted = request.query.get("sv")
         if wanted is None:

@@ -14,16 +14,21 @@ from itertools import islice
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+import msgspec
+
 from etagere.base.errors import Refused
-from etagere.frontends.table_rest import multipart, path
-from etagere.frontends.table_rest.multipart import Part
+from etagere.frontends.common import multipart
+from etagere.frontends.common.multipart import Part
+from etagere.frontends.table_rest import path
 from etagere.frontends.table_rest.path import TablePath
 from etagere.services.table.edm import invalid_input
 from etagere.services.table.entities import batch_operations_max
 
 url_length_max: Final = 32 * 1024
+requests_remembered: Final = 128
 
 _request_line: Final = re.compile(r"([A-Za-z]{1,16})[ \t]+(\S+)[ \t]+HTTP/1\.[01]")
+_reasons: Final = {status.value: status.phrase for status in HTTPStatus}
 _origin: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
@@ -81,30 +86,26 @@ def _read_operation(part: Part, account: str) -> BatchOperation:
     media = part.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/http":
         raise invalid_input("An operation in a batch must be of type application/http.")
-    line, _, rest = part.body.lstrip(b"\r\n").partition(b"\n")
+    raw = part.body.lstrip(b"\r\n")
+    head, body = multipart.split(raw)
+    method, target, raw_query, headers = _request(head, account)
+    content_id = headers.get("content-id", part.headers.get("content-id"))
+    return BatchOperation(method, target, raw_query, headers, body, content_id)
+
+
+# The inserts of a batch differ in nothing but their bodies.
+@lru_cache(maxsize=requests_remembered)
+def _request(head: bytes, account: str) -> tuple[str, TablePath, str, Mapping[str, str]]:
+    """Method, what the URL names, its query, and headers."""
+    line, _, rest = head.partition(b"\n")
     if len(line) > url_length_max:
         raise invalid_input("The URL of an operation in the batch is too long.")
     found = _request_line.fullmatch(line.decode("latin-1").strip())
     if found is None:
         raise invalid_input("The request line of an operation in the batch is malformed.")
-    headers, body = multipart.split_head(rest)
-    target, raw_query = _target(found[2], account)
-    return BatchOperation(
-        method=found[1].upper(),
-        target=target,
-        raw_query=raw_query,
-        headers=headers,
-        body=body,
-        content_id=headers.get("content-id", part.headers.get("content-id")),
-    )
-
-
-# All inserts of a batch have the same URL.
-@lru_cache(maxsize=128)
-def _target(url: str, account: str) -> tuple[TablePath, str]:
-    """What the URL of an operation names, and its query."""
-    raw_path, _, raw_query = _origin.sub("", url, count=1).partition("?")
-    return path.parse(_decode_path(raw_path, account)), raw_query
+    raw_path, _, raw_query = _origin.sub("", found[2], count=1).partition("?")
+    target = path.parse(_decode_path(raw_path, account))
+    return found[1].upper(), target, raw_query, multipart.headers_of(rest)
 
 
 def _decode_path(raw_path: str, account: str) -> str:
@@ -119,7 +120,7 @@ def _decode_path(raw_path: str, account: str) -> str:
         raise Refused("InvalidUri") from None
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """What one operation came to."""
 
     status: int
@@ -147,12 +148,11 @@ def encode(answers: Sequence[Answer], token: str, *, is_change_set: bool) -> byt
 
 
 def _part(answer: Answer) -> bytes:
-    reason = HTTPStatus(answer.status).phrase
-    headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+    headers = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
     if answer.content_id is not None:
         headers = f"Content-ID: {answer.content_id}\r\n{headers}"
     head = (
         "Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
-        f"HTTP/1.1 {answer.status} {reason}\r\n{headers}\r\n"
+        f"HTTP/1.1 {answer.status} {_reasons[answer.status]}\r\n{headers}\r\n"
     )
     return head.encode("latin-1", "replace") + answer.body + b"\r\n"

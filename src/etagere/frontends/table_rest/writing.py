@@ -4,8 +4,9 @@ Alone or inside a batch, a change is read and answered in the same way.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from etagere.auth import needs
 from etagere.auth.need import Need
@@ -24,8 +25,7 @@ upserts_since: Final = "2011-08-18"
 _tunnelled: Final = frozenset({"MERGE", "PATCH", "PUT", "DELETE", "GET"})
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """A change to an entity of a table, and how the client wants it answered."""
 
     table: str
@@ -35,8 +35,7 @@ class Wanted:
     prefer: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes = b""

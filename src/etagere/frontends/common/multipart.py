@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from etagere.services.table.edm import invalid_input
+from etagere.base.errors import Refused
 
 boundary_length_max: Final = 70
 """RFC 2046 5.1.1."""
@@ -23,6 +23,10 @@ _boundary_form: Final = re.compile(
 )
 _blank_line: Final = re.compile(rb"\r?\n\r?\n")
 _no_headers: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def _malformed(reason: str) -> Refused:
+    return Refused("InvalidInput", message=reason)
 
 
 class Part(NamedTuple):
@@ -47,11 +51,11 @@ def parts(body: bytes, boundary: str) -> Iterator[Part]:
     delimiter = b"--" + boundary.encode()
     opening = _find(body, delimiter, 0)
     if opening is None:
-        raise invalid_input("The batch does not have its boundary in it.")
+        raise _malformed("The batch does not have its boundary in it.")
     while not opening.is_last:
         closing = _find(body, delimiter, opening.end)
         if closing is None:
-            raise invalid_input("The batch ends before its closing boundary.")
+            raise _malformed("The batch ends before its closing boundary.")
         yield _part(body[opening.end : closing.begin])
         opening = closing
 
@@ -101,7 +105,7 @@ def split_head(raw: bytes) -> tuple[Mapping[str, str], bytes]:
     blank = _blank_line.search(raw, 0, header_bytes_max)
     if blank is None:
         if len(raw) > header_bytes_max:
-            raise invalid_input("The headers of an operation in the batch are too long.")
+            raise _malformed("The headers of an operation in the batch are too long.")
         return _headers(raw), b""
     return _headers(raw[: blank.start()]), raw[blank.end() :]
 
@@ -111,13 +115,13 @@ def split_head(raw: bytes) -> tuple[Mapping[str, str], bytes]:
 def _headers(raw: bytes) -> Mapping[str, str]:
     lines = raw.splitlines()
     if len(lines) > headers_max:
-        raise invalid_input("An operation in the batch has too many headers.")
+        raise _malformed("An operation in the batch has too many headers.")
     headers: dict[str, str] = {}
     for line in lines:
         if not line.strip():
             continue
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon or not name.strip():
-            raise invalid_input("A header in the batch is malformed.")
+            raise _malformed("A header in the batch is malformed.")
         headers[name.strip().lower()] = value.strip()
     return MappingProxyType(headers)
