@@ -1,4 +1,4 @@
-"""Append blobs over HTTP: creating, appending at conditions, sealing, and many appenders at once."""
+"""Append blobs over HTTP: creating, appending at conditions, sealing, and many at once."""
 
 import base64
 import hashlib
@@ -495,19 +495,24 @@ def test_appenders_get_contiguous_offsets_of_their_own(server: Server, log: str)
 def test_of_those_that_append_at_one_position_one_wins(server: Server, log: str) -> None:
     length = 0
     for turn in range(5):
-        replies: list[tuple[int, str, bytes]] = []
-
-        def work(client: RawClient, number: int, turn: int = turn, at: int = length) -> None:
-            data = f"<{turn}:{number}>".encode()
-            reply = append(client, log, data, x_ms_blob_condition_appendpos=str(at))
-            replies.append((reply.status, reply.code, data))
-
-        at_once(server, 10, work)
+        replies = _race(server, log, turn, length)
         won = [data for status, _, data in replies if status == 201]
         assert len(won) == 1
         lost = [(status, code) for status, code, _ in replies if status != 201]
         assert lost == [(412, "AppendPositionConditionNotMet")] * 9
         length += len(won[0])
+
+
+def _race(server: Server, log: str, turn: int, position: int) -> list[tuple[int, str, bytes]]:
+    replies: list[tuple[int, str, bytes]] = []
+
+    def work(client: RawClient, number: int) -> None:
+        data = f"<{turn}:{number}>".encode()
+        reply = append(client, log, data, x_ms_blob_condition_appendpos=str(position))
+        replies.append((reply.status, reply.code, data))
+
+    at_once(server, 10, work)
+    return replies
 
 
 def test_of_those_that_match_one_etag_one_wins(server: Server, raw: RawClient, log: str) -> None:
