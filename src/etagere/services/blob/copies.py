@@ -34,11 +34,12 @@ from etagere.kernel.conditions import (
 )
 from etagere.kernel.etag import etag_of
 from etagere.kv.contract import Partition, ReadTx, Tx
-from etagere.services.blob import content, keys, tag_index
-from etagere.services.blob.blobs import Where, drop_staged, find, must_be, save, stand
+from etagere.services.blob import content, keys
+from etagere.services.blob.blobs import Where, find, save, stand
 from etagere.services.blob.content import Home
+from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.guard import Guard, admit_write
-from etagere.services.blob.history import Keeping, must_be_mutable, supersede
+from etagere.services.blob.history import Keeping
 from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
@@ -181,39 +182,23 @@ async def _copy_borrowed(
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
     record = borrowed.record
     kind = BlobType.BLOCK if wanted.block_blob else record.kind
-    if old is not None:
-        if not wanted.may_overwrite:
-            raise Refused("UnauthorizedBlobOverwrite")
-        must_be(old, kind)
-        must_be_mutable(old, tx.now)
-    pieces = await _take_hold(tx, home, borrowed)
-    await supersede(tx, home, where.name, old, keeping)
-    await drop_staged(tx, home, where.name)
-    layout = await content.lay_out(tx, home, pieces)
-    stamp = tx.stamp()
-    listed = record.is_listed and not wanted.block_blob
-    tags = record.tags if wanted.tag_option is TagOption.COPY else wanted.tags
-    made = BlobRecord(
-        kind=kind,
-        etag=stamp,
-        version=stamp if keeping.versioning else 0,
-        modified=tx.now,
-        created=tx.now if old is None else old.created,
-        size=record.size,
+    new = NewBlob(
         headers=record.headers if wanted.headers is None else wanted.headers,
         metadata=wanted.metadata or record.metadata,
-        tags=tags,
-        pieces=layout.pieces,
-        list_id=layout.list_id,
-        block_count=0 if wanted.block_blob else record.block_count,
-        is_listed=listed,
-        sequence=record.sequence,
-        lease=lease,
-        tier=wanted.tier or ("" if old is None else old.tier),
-        copy=finished(wanted, record.size, tx.now),
+        tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.tags,
+        tier=wanted.tier,
+        may_overwrite=wanted.may_overwrite,
     )
+    # Before the old blob lets go of its pieces: it may be the source.
+    pieces = await _take_hold(tx, home, borrowed)
+    await make_way(tx, home, where.name, old, new, kind, keeping)
+    made = new_record(tx, home, where.name, old, new, kind, lease, keeping, size=record.size)
+    made.pieces, made.list_id = await content.lay_out(tx, home, pieces)
+    made.block_count = 0 if wanted.block_blob else record.block_count
+    made.is_listed = record.is_listed and not wanted.block_blob
+    made.sequence = record.sequence
+    made.copy = finished(wanted, record.size, tx.now)
     save(tx, home, where.name, made)
-    tag_index.remember(tx, home, where.name, keys.current_moment, tags)
     return made
 
 

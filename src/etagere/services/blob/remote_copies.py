@@ -24,13 +24,14 @@ from etagere.extents.spool import Received
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import LeaseKind, Use, use
 from etagere.kv.contract import ReadTx, StoreError, Tx
-from etagere.services.blob import content, keys, tag_index
-from etagere.services.blob.blobs import Where, drop_staged, must_be, must_exist, save, stand
+from etagere.services.blob import content, keys
+from etagere.services.blob.blobs import Where, must_exist, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.copies import CopyBlob
+from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard, admit_write
-from etagere.services.blob.history import Keeping, must_be_mutable, supersede
+from etagere.services.blob.history import Keeping
 from etagere.services.blob.received import keep
 from etagere.services.blob.records import (
     BlobRecord,
@@ -82,31 +83,18 @@ async def _start(
     standing = await stand(tx, where)
     home, old = standing.home, standing.record
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
-    if old is not None:
-        if not wanted.may_overwrite:
-            raise Refused("UnauthorizedBlobOverwrite")
-        must_be(old, BlobType.BLOCK)
-        must_be_mutable(old, tx.now)
     if lease is not None and not lease.infinite:
         raise Refused("InfiniteLeaseDurationRequired")
-    await supersede(tx, home, where.name, old, keeping)
-    await drop_staged(tx, home, where.name)
-    stamp = tx.stamp()
-    record = BlobRecord(
-        kind=BlobType.BLOCK,
-        etag=stamp,
-        version=stamp if keeping.versioning else 0,
-        modified=tx.now,
-        created=tx.now if old is None else old.created,
-        size=0,
+    new = NewBlob(
         metadata=wanted.metadata,
         tags=wanted.tags,
-        lease=lease,
         tier=wanted.tier,
-        copy=CopyState(pending.copy_id, pending.url, "pending", 0, 0),
+        may_overwrite=wanted.may_overwrite,
     )
+    await make_way(tx, home, where.name, old, new, BlobType.BLOCK, keeping)
+    record = new_record(tx, home, where.name, old, new, BlobType.BLOCK, lease, keeping, size=0)
+    record.copy = CopyState(pending.copy_id, pending.url, "pending", 0, 0)
     save(tx, home, where.name, record)
-    tag_index.remember(tx, home, where.name, keys.current_moment, wanted.tags)
     row = keys.pending(home.generation, where.name)
     tx.put(home.part, row, pending_copies.encode(pending))
     return record
