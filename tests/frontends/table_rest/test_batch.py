@@ -171,7 +171,7 @@ def test_envelopes_that_are_refused(body: bytes):
         "POST /%ff HTTP/1.1\n\n{}",
         "POST /" + "x" * 40_000 + " HTTP/1.1\n\n{}",
         "POST /People HTTP/1.1\n" + "a: b\n" * 65 + "\n{}",
-        "POST /People HTTP/1.1\na: " + "b" * 20_000 + "\n\n{}",
+        "POST /People HTTP/1.1\na: " + "b" * 50_000 + "\n\n{}",
     ],
 )
 def test_an_operation_that_cannot_be_read_is_a_refusal_in_its_place(operation: str):

@@ -14,15 +14,14 @@ from etagere.base.errors import Refused
 
 boundary_length_max: Final = 70
 """RFC 2046 5.1.1."""
-header_bytes_max: Final = 16 * 1024
+head_bytes_max: Final = 48 * 1024
+"""Of a request line with a URL, and headers."""
 headers_max: Final = 64
 
 _boundary_form: Final = re.compile(
     r'\s*multipart/mixed\s*;(?:[^"]*;)?\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))\s*(?:;.*)?',
     re.IGNORECASE | re.DOTALL,
 )
-_blank_line: Final = re.compile(rb"\r?\n\r?\n")
-_no_headers: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def _malformed(reason: str) -> Refused:
@@ -100,20 +99,29 @@ def _part(raw: bytes) -> Part:
 
 def split_head(raw: bytes) -> tuple[Mapping[str, str], bytes]:
     """Headers, and what follows the blank line after them."""
+    head, body = split(raw)
+    return headers_of(head), body
+
+
+def split(raw: bytes) -> tuple[bytes, bytes]:
+    """What stands before the first blank line, and what stands after it."""
     if raw.startswith((b"\r\n", b"\n")):
-        return _no_headers, raw[2 if raw[:1] == b"\r" else 1 :]
-    blank = _blank_line.search(raw, 0, header_bytes_max)
-    if blank is None:
-        if len(raw) > header_bytes_max:
-            raise _malformed("The headers of an operation in the batch are too long.")
-        return _headers(raw), b""
-    return _headers(raw[: blank.start()]), raw[blank.end() :]
+        return b"", raw[2 if raw[:1] == b"\r" else 1 :]
+    at, size = raw.find(b"\n\r\n", 0, head_bytes_max), 3
+    bare = raw.find(b"\n\n", 0, at if at >= 0 else head_bytes_max)
+    if bare >= 0:
+        at, size = bare, 2
+    if at >= 0:
+        return raw[:at], raw[at + size :]
+    if len(raw) > head_bytes_max:
+        raise _malformed("The headers of an operation in the batch are too long.")
+    return raw, b""
 
 
 # The operations of a batch mostly have the same headers, and so have the batches of a client.
 @lru_cache(maxsize=128)
-def _headers(raw: bytes) -> Mapping[str, str]:
-    lines = raw.splitlines()
+def headers_of(head: bytes) -> Mapping[str, str]:
+    lines = head.splitlines()
     if len(lines) > headers_max:
         raise _malformed("An operation in the batch has too many headers.")
     headers: dict[str, str] = {}

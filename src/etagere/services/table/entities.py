@@ -10,7 +10,6 @@ One transaction looks and writes, so of many writers with one ETag exactly one g
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -38,8 +37,7 @@ class Change(Enum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """A change to one entity.  With `if_match` the entity must exist and match it."""
 
     change: Change
@@ -89,7 +87,8 @@ async def get(tx: ReadTx, part: Partition, partition_key: str, row_key: str) -> 
 async def write(tx: Tx, part: Partition, wanted: Write) -> int:
     """Do one change; returns the entity's stamp, 0 if it was deleted."""
     table = await open_table(tx, part)
-    return await _apply(tx, part, table.generation, wanted)
+    key = keys.entity(table.generation, wanted.partition_key, wanted.row_key)
+    return await _apply(tx, part, key, wanted)
 
 
 async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]:
@@ -97,8 +96,10 @@ async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]
     stamps: list[int] = []
     try:
         table = await open_table(tx, part)
+        entity_keys = keys.EntityKeys(table.generation)
         for wanted in batch:
-            stamps.append(await _apply(tx, part, table.generation, wanted))  # noqa: PERF401 - the count says where it stopped
+            key = entity_keys.of(wanted.partition_key, wanted.row_key)
+            stamps.append(await _apply(tx, part, key, wanted))  # noqa: PERF401 - the count says where it stopped
     except Refused as refused:
         raise at_index(refused, len(stamps)) from None
     return stamps
@@ -137,8 +138,7 @@ def check_group(batch: Sequence[Write]) -> None:
         seen.add(wanted.row_key)
 
 
-async def _apply(tx: Tx, part: Partition, generation: int, wanted: Write) -> int:
-    key = keys.entity(generation, wanted.partition_key, wanted.row_key)
+async def _apply(tx: Tx, part: Partition, key: bytes, wanted: Write) -> int:
     fragment = wanted.fragment
     match wanted.change:
         case Change.INSERT:

@@ -6,7 +6,6 @@ braces, so that a page of a thousand entities is put together from bytes that ex
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,14 +23,12 @@ entity_bytes_max: Final = 1024 * 1024
 _fragment_bytes_unmeasured: Final = 400 * 1024
 """JSON of this length cannot be an entity that is too large: UTF-16 at most doubles it."""
 
-_system_names: Final = frozenset({"PartitionKey", "RowKey", "Timestamp"})
 _odata_type: Final = "odata.type"
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(dict[str, str | int | float | bool])
 
 
-@dataclass(frozen=True, slots=True)
-class EntityBody:
+class EntityBody(msgspec.Struct, frozen=True):
     """What the body of an insert, update, merge or upsert says."""
 
     partition_key: str | None

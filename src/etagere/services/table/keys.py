@@ -102,6 +102,10 @@ class EntityKeys:
         self._partition_key = ""
         self._row_at = 0
 
+    def of(self, partition_key: str, row_key: str) -> bytes:
+        """The same as `entity`."""
+        return self._prefix + pack(partition_key, row_key)
+
     def read(self, key: bytes) -> tuple[str, str]:
         """The partition and row key of an entity's key.
 
