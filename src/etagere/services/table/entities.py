@@ -99,7 +99,7 @@ async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]
         entity_keys = keys.EntityKeys(table.generation)
         for wanted in batch:
             key = entity_keys.of(wanted.partition_key, wanted.row_key)
-            stamps.append(await _apply(tx, part, key, wanted))  # noqa: PERF401 - the count says where it stopped
+            stamps.append(await _apply(tx, part, key, wanted))
     except Refused as refused:
         raise at_index(refused, len(stamps)) from None
     return stamps
