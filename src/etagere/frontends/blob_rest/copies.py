@@ -3,6 +3,7 @@ URL', 'Abort Copy Blob')."""
 
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,7 +22,6 @@ from etagere.frontends.common.headers import (
     boolean,
     digest,
     encode_base64,
-    metadata,
     required,
 )
 from etagere.frontends.common.message import Response
@@ -33,7 +33,6 @@ from etagere.kernel.conditions import (
 from etagere.kernel.ranges import RequestedRange, parse_range
 from etagere.services.blob import block_blobs, copies, remote_copies
 from etagere.services.blob.copies import CopyBlob, TagOption
-from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.received import Received
@@ -57,10 +56,8 @@ def _wanted(call: BlobCall, kind: SourceKind, copy_id: str, bytes_max: int | Non
     return CopyBlob(
         copy_id=copy_id,
         source_url=required(request, "x-ms-copy-source"),
-        metadata=metadata(request),
-        tags=decode.tags_header(request),
+        new=decode.new_blob(request, standard=False, may_overwrite=call.grant.may_overwrite),
         tag_option=TagOption(option),
-        may_overwrite=call.grant.may_overwrite,
         source_conditions=parse_conditions(request.headers, source_headers),
         source_kind=kind,
         bytes_max=bytes_max,
@@ -292,12 +289,10 @@ async def _put_taken(
     call: BlobCall, taken: _Taken, wanted: CopyBlob, *, copied: bool
 ) -> BlobRecord:
     where, guard, keeping = call.base(), call.guard(), call.keeping()
-    new = NewBlob(
+    new = replace(
+        wanted.new,
         headers=wanted.headers or remote_copies.source_headers(taken.headers),
-        metadata=wanted.metadata or remote_copies.source_metadata(taken.headers),
-        tags=wanted.tags,
-        tier=wanted.tier,
-        may_overwrite=wanted.may_overwrite,
+        metadata=wanted.new.metadata or remote_copies.source_metadata(taken.headers),
     )
     copy_state = (
         copies.finished(wanted, taken.body.size, call.blobs.clock.now()) if copied else None

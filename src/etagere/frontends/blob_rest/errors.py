@@ -178,6 +178,8 @@ blob: Final[Mapping[str, WireError]] = {
     ),
     "SystemInUse": WireError(409, "This blob is in use by the system."),
     "TagsTooLarge": WireError(400, "The tags specified exceed the maximum permissible limit."),
+    "WebContentNotFound": WireError(404, "The requested content does not exist."),
+    "WebsiteNotEnabled": WireError(404, "Static website hosting is not enabled for the account."),
     "UnauthorizedBlobOverwrite": WireError(
         403, "This request is not authorized to perform blob overwrites."
     ),

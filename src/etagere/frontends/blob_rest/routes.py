@@ -16,6 +16,7 @@ from etagere.frontends.blob_rest import (
     block_blobs,
     containers,
     copies,
+    website,
 )
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.operations import (
@@ -124,6 +125,19 @@ _account_rows: Final[tuple[Operation[BlobCall], ...]] = (
             since="2018-03-28",
         )
         for resource in (_service, _container, _blob)
+    ),
+)
+
+_website_rows: Final[tuple[Operation[BlobCall], ...]] = (
+    Operation(
+        "GetWebContent",
+        _read,
+        Resource.WEBSITE,
+        website.get,
+        needs.blob_read,
+        since="",
+        returns_etag=True,
+        conditions=Conditions.READ,
     ),
 )
 
@@ -592,6 +606,7 @@ operations: Final[OperationTable[BlobCall]] = OperationTable(
     "blob",
     (
         *_account_rows,
+        *_website_rows,
         *_container_rows,
         *_copy_rows,
         *_blob_rows,

@@ -6,7 +6,7 @@ from typing import Final
 from etagere.auth.need import PublicAccess
 from etagere.auth.stored_policy import StoredPolicy
 from etagere.base.errors import Refused
-from etagere.frontends.blob_rest import errors
+from etagere.frontends.blob_rest import errors, website
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.names import system_containers
 from etagere.frontends.blob_rest.routes import operations
@@ -38,6 +38,8 @@ class BlobFrontend:
 
     def locate(self, address: Address, request: Request) -> Target:
         """`/`, `/container` or `/container/blob`; one segment may also be a blob in $root."""
+        if address.website:
+            return Target(Resource.WEBSITE, website.container, decode(address.path))
         raw_container, slash, raw_blob = address.path.partition("/")
         if not raw_container:
             if raw_blob:
@@ -75,6 +77,8 @@ class BlobFrontend:
         return () if record is None else record.policies
 
     async def public_access(self, call: BlobCall) -> PublicAccess:
+        if call.target.resource is Resource.WEBSITE:
+            return PublicAccess.CONTAINER
         if not call.account.allow_public_access:
             # Azure answers an anonymous request to such an account with a 409 of its own.
             raise Refused("PublicAccessNotPermitted")

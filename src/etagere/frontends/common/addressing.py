@@ -17,6 +17,8 @@ class Address(NamedTuple):
     path: str
     """The rest of the path, still percent-encoded, without its leading slash."""
     host_style: bool
+    website: bool = False
+    """Whether the host is the account's static website."""
 
 
 def resolve(host: str, raw_path: str) -> Address:
@@ -35,8 +37,9 @@ def resolve(host: str, raw_path: str) -> Address:
     if not name:
         raise Refused("InvalidUri")
     if name.endswith(_secondary):
-        return Address(name[: -len(_secondary)], secondary=True, path=path, host_style=host_style)
-    return Address(name, secondary=False, path=path, host_style=host_style)
+        return Address(name[: -len(_secondary)], True, path, host_style)
+    website = host_style and _is_website_zone(host.partition(":")[0].split(".", 2))
+    return Address(name, secondary=False, path=path, host_style=host_style, website=website)
 
 
 @lru_cache(maxsize=256)

@@ -1,9 +1,9 @@
 """Operations as rows of a table: what the router, the documentation and the tests all read."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from etagere.auth.need import Need
 from etagere.base.errors import Refused, invalid_header, invalid_query, missing_header
@@ -23,6 +23,7 @@ class Resource(Enum):
     TABLES = "tables"
     ENTITIES = "entities"
     BATCH = "batch"
+    WEBSITE = "website"  # a page of a static website
 
 
 class Conditions(Enum):
@@ -68,6 +69,10 @@ class Operation(Generic[C]):
     doc: str = ""
 
 
+_no_query: Final[Mapping[str, str]] = {}
+"""A website's addresses mean nothing to us behind their question mark."""
+
+
 @dataclass(slots=True)
 class OperationTable(Generic[C]):
     """The rows of one service, and the way from a request to its row."""
@@ -87,7 +92,7 @@ class OperationTable(Generic[C]):
         self._markers = frozenset((r.resource, r.restype, r.comp) for r in self.rows)
 
     def find(self, request: Request, resource: Resource) -> Operation[C]:
-        query = request.query
+        query = _no_query if resource is Resource.WEBSITE else request.query
         restype = query.get("restype", "")
         comp = query.get("comp", "")
         rows = self._index.get((resource, request.method, restype, comp))

@@ -1,0 +1,59 @@
+"""Static websites, by the host name that they have."""
+
+import http.client
+
+import pytest
+
+from .serving import RawClient, Reply, Server
+
+
+def visit(server: Server, path: str, method: str = "GET", **headers: str) -> Reply:
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    host = f"devstoreaccount1.z6.web.localhost:{server.port}"
+    client.request(method, path, headers={"Host": host, **headers})
+    reply = Reply(client.getresponse())
+    client.close()
+    return reply
+
+
+def configure(raw: RawClient, inner: str) -> None:
+    body = (
+        "<StorageServiceProperties><StaticWebsite><Enabled>true</Enabled>"
+        f"{inner}</StaticWebsite></StorageServiceProperties>"
+    )
+    assert raw("PUT", "/", body, restype="service", comp="properties").status == 202
+
+
+@pytest.fixture
+def site(server: Server, raw: RawClient) -> Server:
+    raw("PUT", "/$web", restype="container")
+    for name in ("index.html", "docs/index.html", "404.html", "a.txt"):
+        raw.put_blob(f"/$web/{name}", name.encode(), Content_Type="text/html")
+    return server
+
+
+def test_pages_and_indexes(site: Server, raw: RawClient) -> None:
+    configure(raw, "<IndexDocument>index.html</IndexDocument>")
+    assert visit(site, "/").text == "index.html"
+    assert visit(site, "/docs/").text == "docs/index.html"
+    page = visit(site, "/a.txt?comp=list&x=y")
+    assert (page.status, page.text, page.headers["content-type"]) == (200, "a.txt", "text/html")
+    assert visit(site, "/a.txt", **{"If-None-Match": page.etag}).status == 304
+    assert visit(site, "/a.txt", Range="bytes=0-0").status == 206
+    assert visit(site, "/a.txt", "HEAD").headers["content-length"] == "5"
+    assert visit(site, "/nothing").status == 404
+    assert visit(site, "/a.txt", "DELETE").status == 405
+    assert raw("HEAD", "/$web/a.txt").status == 200
+
+
+def test_what_is_shown_instead(site: Server, raw: RawClient) -> None:
+    configure(raw, "<ErrorDocument404Path>404.html</ErrorDocument404Path>")
+    missing = visit(site, "/nothing")
+    assert (missing.status, missing.text) == (404, "404.html")
+    configure(raw, "<DefaultIndexDocumentPath>index.html</DefaultIndexDocumentPath>")
+    missing = visit(site, "/any/route")
+    assert (missing.status, missing.text) == (200, "index.html")
+
+
+def test_a_site_that_is_not_enabled(site: Server) -> None:
+    assert visit(site, "/index.html").status == 404
