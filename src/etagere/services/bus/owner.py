@@ -478,9 +478,8 @@ class Owner(OwnerBase):
         recovered on another connection."""
         self.stream.leave(taker)
         tokens, taker.tokens = taker.tokens, set()
-        for token in tokens:
-            lock = self.locks.find(token)
-            assert lock is not None
+        locks = [lock for token in tokens if (lock := self.locks.find(token)) is not None]
+        for lock in sorted(locks, key=lambda lock: lock.held.number):
             lock.taker = None
             if broken and lock.status is not LockStatus.settling:
                 self.end(lock, LockEnd.CONNECTION_LOST)
