@@ -64,14 +64,11 @@ class CopyBlob:
     copy_id: str
     """"" for operations that leave no copy properties (Put Blob From URL)."""
     source_url: str
-    metadata: dict[str, str] = field(default_factory=dict)
-    """The source's, if empty."""
-    tags: dict[str, str] = field(default_factory=dict)
+    new: NewBlob = field(default_factory=NewBlob)
+    """Its metadata is the source's if this has none; `headers` below stand for its headers."""
     tag_option: TagOption = TagOption.REPLACE
     headers: ContentHeaders | None = None
     """In place of the source's."""
-    tier: str = ""
-    may_overwrite: bool = True
     source_conditions: Conditions = unconditional
     source_kind: SourceKind = SourceKind.COPY
     bytes_max: int | None = None
@@ -182,12 +179,11 @@ async def _copy_borrowed(
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
     record = borrowed.record
     kind = BlobType.BLOCK if wanted.block_blob else record.kind
-    new = NewBlob(
+    new = replace(
+        wanted.new,
         headers=record.headers if wanted.headers is None else wanted.headers,
-        metadata=wanted.metadata or record.metadata,
-        tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.tags,
-        tier=wanted.tier,
-        may_overwrite=wanted.may_overwrite,
+        metadata=wanted.new.metadata or record.metadata,
+        tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.new.tags,
     )
     # Before the old blob lets go of its pieces: it may be the source.
     pieces = await _take_hold(tx, home, borrowed)

@@ -28,7 +28,7 @@ from etagere.services.blob import content, keys
 from etagere.services.blob.blobs import Where, must_exist, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.copies import CopyBlob
-from etagere.services.blob.creation import NewBlob, make_way, new_record
+from etagere.services.blob.creation import make_way, new_record
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
@@ -61,7 +61,7 @@ async def start(
         url=wanted.source_url,
         headers=headers,
         started=service.clock.now(),
-        keeps_metadata=bool(wanted.metadata),
+        keeps_metadata=bool(wanted.new.metadata),
     )
     record = await service.write(
         (where.part,),
@@ -85,14 +85,10 @@ async def _start(
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
     if lease is not None and not lease.infinite:
         raise Refused("InfiniteLeaseDurationRequired")
-    new = NewBlob(
-        metadata=wanted.metadata,
-        tags=wanted.tags,
-        tier=wanted.tier,
-        may_overwrite=wanted.may_overwrite,
+    await make_way(tx, home, where.name, old, wanted.new, BlobType.BLOCK, keeping)
+    record = new_record(
+        tx, home, where.name, old, wanted.new, BlobType.BLOCK, lease, keeping, size=0
     )
-    await make_way(tx, home, where.name, old, new, BlobType.BLOCK, keeping)
-    record = new_record(tx, home, where.name, old, new, BlobType.BLOCK, lease, keeping, size=0)
     record.copy = CopyState(pending.copy_id, pending.url, "pending", 0, 0)
     save(tx, home, where.name, record)
     row = keys.pending(home.generation, where.name)
