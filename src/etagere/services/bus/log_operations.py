@@ -56,6 +56,15 @@ class _Step:
         self.weight = weight
 
 
+number_max: Final = 2**63 - 1
+
+
+def check_numbers(numbers: Sequence[int]) -> None:
+    """Refused if one of them is no sequence number at all."""
+    if not all(0 < number <= number_max for number in numbers):
+        raise errors.no_such_message()
+
+
 class CancelScheduled(_Step):
     """All of these scheduled messages, or none."""
 

@@ -22,6 +22,8 @@ from etagere.services.bus.log_operations import (
     SetSessionState,
     TakeDeferred,
     Together,
+    check_numbers,
+    number_max,
 )
 from etagere.services.bus.messages import Delivery, Message, Outcome, ReceiveMode, Release
 from etagere.services.bus.names import SubQueue
@@ -56,9 +58,10 @@ class Requests:
             raise errors.out_of_range("message-count", "At least one message must be asked for.")
         _, state = self._use(address)
         count = min(count, peek_count_max)
+        first = min(max(first, 0), number_max)
 
         async def body(tx: ReadTx) -> list[Row]:
-            return await browsing.peek(tx, state.log, max(0, first), count, bytes_max, session_id)
+            return await browsing.peek(tx, state.log, first, count, bytes_max, session_id)
 
         rows = await self._core.engine.read(body)
         return [delivery_of(number, message, None, None) for number, message in rows]
@@ -146,6 +149,7 @@ class Requests:
     async def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
         node, state = self._use(address)
         check_takes_sends(node)
+        check_numbers(numbers)
         await self._core.perform(
             state.node.entity, lambda report: CancelScheduled(state.log, numbers, report)
         )
@@ -164,6 +168,7 @@ class Requests:
             )
         if len(set(numbers)) != len(numbers):
             raise errors.argument("sequence-numbers", "A sequence number is given twice.")
+        check_numbers(numbers)
         hold = None
         if node.requires_session:
             if session_id is None:

@@ -13,7 +13,12 @@ from etagere.base.errors import Refused
 from etagere.services.bus import errors
 from etagere.services.bus.catalogue import Node, NodeState
 from etagere.services.bus.core import Core, token_bytes
-from etagere.services.bus.descriptions import Tier, message_bytes_max, sends_allowed
+from etagere.services.bus.descriptions import (
+    Tier,
+    batch_bytes_max,
+    message_bytes_max,
+    sends_allowed,
+)
 from etagere.services.bus.links import SenderSink
 from etagere.services.bus.messages import Message, SectionCodec
 from etagere.services.bus.names import EntityKind, SubQueue
@@ -34,7 +39,8 @@ def check_messages(
     size = 0
     for message in messages:
         size += message.size
-    if size > message_bytes_max(description, tier):
+    most = message_bytes_max(description, tier)
+    if size > most or (len(messages) > 1 and size > batch_bytes_max(tier)):
         raise Refused(
             errors.message_too_large,
             message="The received message (or batch) is larger than the entity's limit.",

@@ -24,6 +24,7 @@ from etagere.services.bus.log_operations import (
     ScheduleReserved,
     Surroundings,
     Together,
+    check_numbers,
 )
 from etagere.services.bus.messages import Message, Outcome, Release
 from etagere.services.bus.operations import Operation, Settle
@@ -146,6 +147,7 @@ class Transaction:
 
     def cancel_scheduled(self, address: str, numbers: Sequence[int]) -> None:
         node = self._core.catalogue.resolve(address)
+        check_numbers(numbers)
         self._join(node)
         self._admit(len(numbers))
         self._steps.append(CancelScheduled(node.state.target.log, numbers, _ignore))
