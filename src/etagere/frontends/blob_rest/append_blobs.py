@@ -7,6 +7,7 @@ from etagere.base.errors import invalid_header
 from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common.headers import body_length, integer
 from etagere.frontends.common.message import Response
@@ -29,9 +30,7 @@ async def put(call: BlobCall) -> Response:
             append_blobs.put,
             where=where,
             guard=call.guard(),
-            wanted=decode.new_blob(
-                call.request, standard=True, may_overwrite=call.grant.may_overwrite
-            ),
+            wanted=new_blob(call, standard=True),
             keeping=call.keeping(),
         ),
     )

@@ -14,6 +14,7 @@ from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import check_document_digests
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.containers import leased_response
+from etagere.frontends.blob_rest.tiers import tier_headers
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import boolean, encode_base64, metadata, metadata_headers
 from etagere.frontends.common.message import Response
@@ -93,7 +94,7 @@ def _override(overrides: ResponseOverrides, headers: dict[str, str]) -> None:
 async def get_properties(call: BlobCall) -> Response:
     record = await _read(call)
     headers = encode.blob_headers(record, call.blobs.clock.now())
-    headers.update(encode.tier_headers(record))
+    headers.update(tier_headers(record, call.blobs.clock.now()))
     _override(call.grant.overrides, headers)
     headers["Content-Length"] = str(record.size)
     if record.headers.md5:

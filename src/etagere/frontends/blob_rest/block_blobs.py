@@ -12,6 +12,7 @@ from etagere.frontends.blob_rest.bodies import (
     transfer_digest,
 )
 from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common.headers import body_length, encode_base64
 from etagere.frontends.common.message import Response
@@ -20,11 +21,10 @@ from etagere.services.blob.guard import validators
 
 
 async def put(call: BlobCall) -> Response:
-    request = call.request
     where = call.base()
     check_blob_name(where.name)
     guard = call.guard()
-    wanted = decode.new_blob(request, standard=True, may_overwrite=call.grant.may_overwrite)
+    wanted = new_blob(call, standard=True)
     limit = decode.limit_for(call.version, decode.put_blob_bytes_max)
     body = await receive(call, limit, md5=True, also=wanted.headers.md5)
     record = await call.blobs.keep(
@@ -68,7 +68,7 @@ async def put_block_list(call: BlobCall) -> Response:
     where = call.base()
     check_blob_name(where.name)
     guard = call.guard()
-    wanted = decode.new_blob(request, standard=False, may_overwrite=call.grant.may_overwrite)
+    wanted = new_blob(call, standard=False)
     body_length(request)
     data = await request.body.read(decode.block_list_bytes_max)
     check_document_digests(request, data)

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from etagere.base.errors import Refused, invalid_header, missing_query
-from etagere.frontends.blob_rest import decode, encode
+from etagere.frontends.blob_rest import decode, encode, tiers
 from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.sources import (
     OtherUrl,
@@ -56,8 +57,9 @@ def _wanted(call: BlobCall, kind: SourceKind, copy_id: str, bytes_max: int | Non
     return CopyBlob(
         copy_id=copy_id,
         source_url=required(request, "x-ms-copy-source"),
-        new=decode.new_blob(request, standard=False, may_overwrite=call.grant.may_overwrite),
+        new=new_blob(call, standard=False),
         tag_option=TagOption(option),
+        priority=tiers.priority(request),
         source_conditions=parse_conditions(request.headers, source_headers),
         source_kind=kind,
         bytes_max=bytes_max,
@@ -205,7 +207,7 @@ async def _copy_own(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRe
             call.blobs, source.where, call.base(), call.guard(), wanted, call.keeping()
         )
     except Refused as refused:
-        if refused.code == "BlobNotFound":
+        if refused.code in ("BlobNotFound", "BlobArchived"):
             raise cannot_verify(refused) from None
         raise
 

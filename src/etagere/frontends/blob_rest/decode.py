@@ -8,12 +8,11 @@ from urllib.parse import unquote_plus
 
 from etagere.base.errors import Refused, invalid_header, invalid_query, missing_query
 from etagere.frontends.common import xml
-from etagere.frontends.common.headers import decode_base64, digest, metadata
+from etagere.frontends.common.headers import decode_base64, digest
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.paging import decode_marker
 from etagere.kernel.tag_predicate import TagSyntaxError, parse_tag_search
 from etagere.services.blob.block_blobs import Source, Wanted, committed_blocks_max
-from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.listing import ListBlobs, Position, results_max
 from etagere.services.blob.records import ContentHeaders, PublicAccess
 from etagere.services.blob.tags import FindBlobs
@@ -102,15 +101,6 @@ def changed_headers(request: Request) -> ContentHeaders:
         disposition=headers.get("x-ms-blob-content-disposition", ""),
         cache_control=headers.get("x-ms-blob-cache-control", ""),
         md5=digest(request, "x-ms-blob-content-md5", "md5") or b"",
-    )
-
-
-def new_blob(request: Request, *, standard: bool, may_overwrite: bool) -> NewBlob:
-    return NewBlob(
-        headers=content_headers(request, standard=standard),
-        metadata=metadata(request),
-        tags=tags_header(request),
-        may_overwrite=may_overwrite,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from urllib.parse import quote
 
 from etagere.base.clock import Timestamp
+from etagere.frontends.blob_rest.tiers import tier_elements
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import encode_base64, metadata_headers
 from etagere.frontends.common.paging import encode_marker
@@ -128,19 +129,6 @@ def copy_headers(state: CopyState) -> dict[str, str]:
         headers["x-ms-copy-completion-time"] = format_http_date(Timestamp(state.completed))
     if state.description:
         headers["x-ms-copy-status-description"] = state.description
-    return headers
-
-
-def tier_headers(record: BlobRecord) -> dict[str, str]:
-    """What only Get Blob Properties says of the access tier."""
-    if record.kind is not BlobType.BLOCK:
-        return {}
-    headers = {"x-ms-access-tier": record.tier or "Hot"}
-    if not record.tier:
-        headers["x-ms-access-tier-inferred"] = "true"
-    if record.tier_changed:
-        changed = format_http_date(Timestamp(record.tier_changed))
-        headers["x-ms-access-tier-change-time"] = changed
     return headers
 
 
@@ -330,10 +318,7 @@ def _blob_properties(record: BlobRecord, now: Timestamp, *, copies: bool) -> str
     if record.kind is BlobType.PAGE:
         text += f"<x-ms-blob-sequence-number>{record.sequence}</x-ms-blob-sequence-number>"
     text += f"<BlobType>{type_names[record.kind]}</BlobType>"
-    if record.kind is BlobType.BLOCK:
-        text += f"<AccessTier>{record.tier or 'Hot'}</AccessTier>"
-        if not record.tier:
-            text += "<AccessTierInferred>true</AccessTierInferred>"
+    text += tier_elements(record, now)
     if not record.snapshot:
         lease = view_of(record.lease, now)
         text += f"<LeaseStatus>{lease.status}</LeaseStatus><LeaseState>{lease.state}</LeaseState>"

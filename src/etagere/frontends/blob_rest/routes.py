@@ -16,6 +16,7 @@ from etagere.frontends.blob_rest import (
     block_blobs,
     containers,
     copies,
+    tiers,
     website,
 )
 from etagere.frontends.blob_rest.call import BlobCall
@@ -435,6 +436,18 @@ _blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
         comp="undelete",
         since="2017-07-29",
         writes=True,
+    ),
+    Operation(
+        "SetBlobTier",
+        ("PUT",),
+        _blob,
+        tiers.set_tier,
+        needs.blob_write,
+        comp="tier",
+        since="2017-04-17",
+        writes=True,
+        conditions=Conditions.TAGS_ONLY,
+        lease=LeaseUse.ENFORCED,
     ),
     Operation(
         "GetBlobTags",

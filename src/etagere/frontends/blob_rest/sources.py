@@ -100,6 +100,7 @@ def cannot_verify(refused: Refused) -> Refused:
         "ContainerNotFound": 404,
         "ResourceNotFound": 404,
         "NoAuthenticationInformation": 401,
+        "BlobArchived": 409,
     }
     status = refused.status or statuses.get(refused.code, 403)
     return Refused(

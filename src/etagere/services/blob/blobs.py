@@ -90,6 +90,18 @@ def save(tx: Tx, home: Home, name: str, record: BlobRecord) -> None:
     tx.put(home.part, keys.blob(home.generation, name), blobs.encode(record))
 
 
+async def save_found(tx: Tx, home: Home, where: Where, record: BlobRecord) -> None:
+    """Put back what `find` found: the blob, a snapshot or an earlier version."""
+    row = keys.blob(home.generation, where.name)
+    if where.snapshot:
+        row = keys.snapshot(home.generation, where.name, where.snapshot)
+    elif where.version:
+        earlier = keys.version(home.generation, where.name, where.version)
+        if await tx.get(home.part, earlier) is not None:
+            row = earlier
+    tx.put(home.part, row, blobs.encode(record))
+
+
 def must_exist(record: BlobRecord | None) -> BlobRecord:
     if record is None:
         raise Refused("BlobNotFound")

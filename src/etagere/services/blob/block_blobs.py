@@ -35,6 +35,7 @@ from etagere.services.blob.records import (
     staged_blocks,
     uncommitted_blobs,
 )
+from etagere.services.blob.tiers import must_be_online
 
 committed_blocks_max: Final = 50_000
 uncommitted_blocks_max: Final = 100_000
@@ -115,6 +116,7 @@ async def stage(tx: Tx, where: Where, guard: Guard, block_id: bytes, received: R
     home, record = standing.home, standing.record
     if record is not None:
         must_be(record, BlobType.BLOCK)
+        must_be_online(record, tx.now)
         lease = admit_write(record, Guard(lease_id=guard.lease_id), tx.now, WriteKind.UPDATE)
         if lease is not record.lease:
             record.lease = lease

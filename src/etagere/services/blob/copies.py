@@ -34,7 +34,7 @@ from etagere.kernel.conditions import (
 )
 from etagere.kernel.etag import etag_of
 from etagere.kv.contract import Partition, ReadTx, Tx
-from etagere.services.blob import content, keys
+from etagere.services.blob import content, keys, tiers
 from etagere.services.blob.blobs import Where, find, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.creation import NewBlob, make_way, new_record
@@ -67,6 +67,8 @@ class CopyBlob:
     new: NewBlob = field(default_factory=NewBlob)
     """Its metadata is the source's if this has none; `headers` below stand for its headers."""
     tag_option: TagOption = TagOption.REPLACE
+    priority: str = ""
+    """How soon an archived source's copy is to be rehydrated."""
     headers: ContentHeaders | None = None
     """In place of the source's."""
     source_conditions: Conditions = unconditional
@@ -145,6 +147,7 @@ async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Parti
         verdict = evaluate_source(wanted.source_conditions, current, wanted.source_kind)
         if verdict is not Verdict.PROCEED:
             raise Refused(verdict.code, status=verdict.status)
+    _check_reach(record, wanted, tx.now)
     if wanted.bytes_max is not None and record.size > wanted.bytes_max:
         raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
     home = standing.home
@@ -158,6 +161,14 @@ async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Parti
                     raise content.ContentGone
                 inline[piece.inline] = raw
     return Borrowed(home, record, pieces, inline)
+
+
+def _check_reach(record: BlobRecord, wanted: CopyBlob, now: Timestamp) -> None:
+    """An archived blob is copied only to be rehydrated: by Copy Blob, to a tier that is named."""
+    if not tiers.is_archived(record, now):
+        return
+    if wanted.source_kind is not SourceKind.COPY or wanted.new.tier in ("", tiers.archive):
+        raise Refused("BlobArchived")
 
 
 def _partitions(borrowed: Borrowed, destination: Partition) -> tuple[Partition, ...]:
@@ -194,6 +205,8 @@ async def _copy_borrowed(
     made.is_listed = record.is_listed and not wanted.block_blob
     made.sequence = record.sequence
     made.copy = finished(wanted, record.size, tx.now)
+    if tiers.is_archived(record, tx.now):
+        made = tiers.rehydrate(made, wanted.new.tier, wanted.priority, tx.now)
     save(tx, home, where.name, made)
     return made
 

@@ -16,6 +16,7 @@ from etagere.services.blob.content import Home
 from etagere.services.blob.history import Keeping, must_be_mutable, supersede
 from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders
 from etagere.services.blob.tag_index import remember
+from etagere.services.blob.tiers import inherit, must_be_online
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ async def make_way(
         if not wanted.may_overwrite:
             raise Refused("UnauthorizedBlobOverwrite")
         must_be(old, kind)
+        must_be_online(old, tx.now)
         must_be_mutable(old, tx.now)
     await supersede(tx, home, name, old, keeping)
     await drop_staged(tx, home, name)
@@ -67,7 +69,7 @@ def new_record(
     saves it."""
     stamp = tx.stamp()
     remember(tx, home, name, keys.current_moment, wanted.tags)
-    return BlobRecord(
+    made = BlobRecord(
         kind=kind,
         etag=stamp,
         version=stamp if keeping.versioning else 0,
@@ -78,5 +80,6 @@ def new_record(
         metadata=wanted.metadata,
         tags=wanted.tags,
         lease=lease,
-        tier=wanted.tier or ("" if old is None else old.tier),
     )
+    inherit(made, old, wanted.tier, tx.now)
+    return made

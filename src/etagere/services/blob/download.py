@@ -14,6 +14,7 @@ from etagere.services.blob.blobs import Where, read
 from etagere.services.blob.content import Home, Part, Stretch
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.records import BlobRecord
+from etagere.services.blob.tiers import must_be_online
 
 
 class Download(NamedTuple):
@@ -50,6 +51,7 @@ async def open_download(
 async def _open(tx: ReadTx, where: Where, guard: Guard, wanted: RequestedRange | None) -> _Opened:
     found = await read(tx, where, guard)
     record, home = found.record, found.home
+    must_be_online(record, tx.now)
     part: Slice | None = Slice(0, record.size)
     if wanted is not None:
         part = select(wanted, record.size)

@@ -28,6 +28,7 @@ from etagere.services.blob.blobs import Where, drop_staged, find, must_exist, sa
 from etagere.services.blob.content import Home, sweep_topic
 from etagere.services.blob.guard import Guard, admit_read, admit_write
 from etagere.services.blob.records import BlobRecord, BlobType, blobs
+from etagere.services.blob.tiers import must_be_online
 
 seconds_per_day: Final = 86_400
 _rows_per_scan: Final = 256
@@ -154,6 +155,7 @@ async def snapshot(
     else:
         admit_write(None, conditions, tx.now, WriteKind.UPDATE)
     record = must_exist(standing.record)
+    must_be_online(record, tx.now)
     moment = tx.stamp()
     taken = msgspec.structs.replace(record, snapshot=moment, version=0, lease=None)
     if metadata:

@@ -14,6 +14,7 @@ from etagere.services.blob.history import (
     must_be_mutable,
 )
 from etagere.services.blob.records import BlobRecord, ContentHeaders
+from etagere.services.blob.tiers import must_be_online
 
 
 async def set_metadata(
@@ -46,6 +47,7 @@ async def change(
     """Change the current blob's record, with a new ETag and, where versions are kept, as a new
     version."""
     home, record = standing.home, must_exist(standing.record)
+    must_be_online(record, tx.now)
     must_be_mutable(record, tx.now)
     stamp = tx.stamp()
     if await keep_before_change(tx, home, name, record, keeping):

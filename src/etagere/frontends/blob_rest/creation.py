@@ -1,0 +1,18 @@
+"""What a request says of the blob that it creates (Azure: 'Put Blob', request headers)."""
+
+from etagere.frontends.blob_rest import decode, tiers
+from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.common.headers import metadata
+from etagere.services.blob.creation import NewBlob
+
+
+def new_blob(call: BlobCall, *, standard: bool) -> NewBlob:
+    """With `standard`, plain HTTP headers stand in for missing x-ms-blob-content-* ones."""
+    request = call.request
+    return NewBlob(
+        headers=decode.content_headers(request, standard=standard),
+        metadata=metadata(request),
+        tags=decode.tags_header(request),
+        tier=tiers.tier(request, call.version),
+        may_overwrite=call.grant.may_overwrite,
+    )
