@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
+from etagere.frontends.common import multipart
 from etagere.frontends.common.multipart import boundary_of
 from etagere.frontends.table_rest import batch
 from etagere.frontends.table_rest.batch import Answer, Batch, BatchOperation
@@ -241,3 +242,21 @@ def test_a_batch_with_bytes_changed_is_read_or_refused(data: st.DataObject):
 @given(st.text())
 def test_any_content_type_is_read_or_refused(content_type: str):
     boundary_of(content_type)
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_splitting_finds_what_searching_finds(data: st.DataObject):
+    pieces = st.sampled_from(
+        [b"\r\n", b"\n", b"--b", b"--b\r\n", b"\r\n--b\r\n", b"\n--b\n", b"--b--", b"\r\n--b--\r\n",
+         b"--b-", b"--bc", b" ", b"x", b"Content-Type: a\r\n\r\n", b"-"]
+    )  # fmt: skip
+    inside = b"".join(data.draw(st.lists(pieces, max_size=10)))
+    opening, closing = data.draw(
+        st.sampled_from([(b"--b\r\n", b"\r\n--b--"), (b"--b\r\n", b"\r\n--b--\r\nx"), (b"", b"")])
+    )
+    body = opening + inside + closing
+    split = multipart._split(body, b"--b")
+    if split is None:
+        return
+    assert split == list(multipart._search(body, b"--b"))

@@ -17,6 +17,8 @@ boundary_length_max: Final = 70
 head_bytes_max: Final = 48 * 1024
 """Of a request line with a URL, and headers."""
 headers_max: Final = 64
+parts_split_max: Final = 512
+"""More than any batch may have are found one by one."""
 
 _boundary_form: Final = re.compile(
     r'\s*multipart/mixed\s*;(?:[^"]*;)?\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))\s*(?:;.*)?',
@@ -47,7 +49,34 @@ def boundary_of(content_type: str | None) -> str | None:
 
 def parts(body: bytes, boundary: str) -> Iterator[Part]:
     """The parts in order, each taken apart only when it is asked for."""
+    return map(part_of, raw_parts(body, boundary))
+
+
+def raw_parts(body: bytes, boundary: str) -> Iterator[bytes]:
+    """The same, as they stand between the lines of their delimiters."""
     delimiter = b"--" + boundary.encode()
+    return iter(_split(body, delimiter) or _search(body, delimiter))
+
+
+def _split(body: bytes, delimiter: bytes) -> list[bytes] | None:
+    """The parts of a body without preamble or spaces whose lines end in CRLF, as nearly all are.
+
+    Nothing where the delimiter stands anywhere else, be it as text or after a bare LF.
+    """
+    if not body.startswith(delimiter):
+        return None
+    pieces = body[len(delimiter) :].split(b"\r\n" + delimiter, parts_split_max)
+    last = pieces.pop()
+    if last[:4] not in (b"--", b"--\r\n") or not pieces:
+        return None
+    if body.count(delimiter) != len(pieces) + 1:
+        return None
+    if not all(piece.startswith(b"\r\n") for piece in pieces):
+        return None
+    return [piece[2:] for piece in pieces]
+
+
+def _search(body: bytes, delimiter: bytes) -> Iterator[bytes]:
     opening = _find(body, delimiter, 0)
     if opening is None:
         raise _malformed("The batch does not have its boundary in it.")
@@ -55,7 +84,10 @@ def parts(body: bytes, boundary: str) -> Iterator[Part]:
         closing = _find(body, delimiter, opening.end)
         if closing is None:
             raise _malformed("The batch ends before its closing boundary.")
-        yield _part(body[opening.end : closing.begin])
+        raw = body[opening.end : closing.begin]
+        if raw.startswith((b"\r\n", b"\n")):
+            raw = raw[2 if raw[:1] == b"\r" else 1 :]
+        yield raw
         opening = closing
 
 
@@ -90,11 +122,8 @@ def _line_break_before(body: bytes, at: int) -> int:
     return max(at - 1, 0)
 
 
-def _part(raw: bytes) -> Part:
-    if raw.startswith((b"\r\n", b"\n")):
-        raw = raw[2 if raw[:1] == b"\r" else 1 :]
-    headers, rest = split_head(raw)
-    return Part(headers, rest)
+def part_of(raw: bytes) -> Part:
+    return Part(*split_head(raw))
 
 
 def split_head(raw: bytes) -> tuple[Mapping[str, str], bytes]:

@@ -11,28 +11,30 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 import msgspec
 
 from etagere.base.errors import Refused
 from etagere.frontends.common import multipart
-from etagere.frontends.common.multipart import Part
 from etagere.frontends.table_rest import path
 from etagere.frontends.table_rest.path import TablePath
 from etagere.services.table.edm import invalid_input
 from etagere.services.table.entities import batch_operations_max
 
 url_length_max: Final = 32 * 1024
-requests_remembered: Final = 128
+heads_remembered: Final = 128
+head_bytes_remembered: Final = 4096
+
+_blank: Final = b"\r\n\r\n"
 
 _request_line: Final = re.compile(r"([A-Za-z]{1,16})[ \t]+(\S+)[ \t]+HTTP/1\.[01]")
 _reasons: Final = {status.value: status.phrase for status in HTTPStatus}
 _origin: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
-class BatchOperation(NamedTuple):
+class BatchOperation(msgspec.Struct, frozen=True):
     """One request inside a batch."""
 
     method: str
@@ -54,15 +56,15 @@ class Batch:
 def parse(content_type: str | None, body: bytes, account: str) -> Batch:
     """Take a batch apart; at most one operation more than is allowed is looked at."""
     outer = _require_boundary(content_type)
-    outermost = list(islice(multipart.parts(body, outer), 2))
+    outermost = list(islice(multipart.raw_parts(body, outer), 2))
     if len(outermost) != 1:
         raise invalid_input("A batch must hold one change set or one query.")
-    envelope = outermost[0]
+    envelope = multipart.part_of(outermost[0])
     inner = multipart.boundary_of(envelope.headers.get("content-type"))
     if inner is None:
-        return Batch([_operation(envelope, account)], is_change_set=False)
-    change_set = islice(multipart.parts(envelope.body, inner), batch_operations_max + 1)
-    operations = [_operation(part, account) for part in change_set]
+        return Batch([_operation(outermost[0], account)], is_change_set=False)
+    change_set = islice(multipart.raw_parts(envelope.body, inner), batch_operations_max + 1)
+    operations = [_operation(raw, account) for raw in change_set]
     if not operations:
         raise invalid_input("The change set is empty.")
     return Batch(operations, is_change_set=True)
@@ -75,28 +77,40 @@ def _require_boundary(content_type: str | None) -> str:
     return boundary
 
 
-def _operation(part: Part, account: str) -> BatchOperation | Refused:
+def _operation(raw: bytes, account: str) -> BatchOperation | Refused:
     try:
-        return _read_operation(part, account)
+        end = raw.find(
+            _blank, raw.find(_blank, 0, head_bytes_remembered) + 1, head_bytes_remembered
+        )
+        if end >= 0:
+            known = _known(raw[:end], account)
+            if known is not None:
+                return _with_body(known, raw[end + len(_blank) :])
+        return _read_operation(raw, account)
     except Refused as refused:
         return refused
 
 
-def _read_operation(part: Part, account: str) -> BatchOperation:
-    media = part.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/http":
-        raise invalid_input("An operation in a batch must be of type application/http.")
-    raw = part.body.lstrip(b"\r\n")
-    head, body = multipart.split(raw)
-    method, target, raw_query, headers = _request(head, account)
-    content_id = headers.get("content-id", part.headers.get("content-id"))
-    return BatchOperation(method, target, raw_query, headers, body, content_id)
+def _with_body(known: BatchOperation, body: bytes) -> BatchOperation:
+    return BatchOperation(
+        known.method, known.target, known.raw_query, known.headers, body, known.content_id
+    )
 
 
 # The inserts of a batch differ in nothing but their bodies.
-@lru_cache(maxsize=requests_remembered)
-def _request(head: bytes, account: str) -> tuple[str, TablePath, str, Mapping[str, str]]:
-    """Method, what the URL names, its query, and headers."""
+@lru_cache(maxsize=heads_remembered)
+def _known(head: bytes, account: str) -> BatchOperation | None:
+    """The operation that begins with this, without its body; nothing if that is elsewhere."""
+    operation = _read_operation(head + _blank, account)
+    return None if operation.body else operation
+
+
+def _read_operation(raw: bytes, account: str) -> BatchOperation:
+    part = multipart.part_of(raw)
+    media = part.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/http":
+        raise invalid_input("An operation in a batch must be of type application/http.")
+    head, body = multipart.split(part.body.lstrip(b"\r\n"))
     line, _, rest = head.partition(b"\n")
     if len(line) > url_length_max:
         raise invalid_input("The URL of an operation in the batch is too long.")
@@ -104,8 +118,15 @@ def _request(head: bytes, account: str) -> tuple[str, TablePath, str, Mapping[st
     if found is None:
         raise invalid_input("The request line of an operation in the batch is malformed.")
     raw_path, _, raw_query = _origin.sub("", found[2], count=1).partition("?")
-    target = path.parse(_decode_path(raw_path, account))
-    return found[1].upper(), target, raw_query, multipart.headers_of(rest)
+    headers = multipart.headers_of(rest)
+    return BatchOperation(
+        method=found[1].upper(),
+        target=path.parse(_decode_path(raw_path, account)),
+        raw_query=raw_query,
+        headers=headers,
+        body=body,
+        content_id=headers.get("content-id", part.headers.get("content-id")),
+    )
 
 
 def _decode_path(raw_path: str, account: str) -> str:

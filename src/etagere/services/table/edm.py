@@ -8,6 +8,7 @@ for Table service operations', property types).  So what is stored is what a que
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from typing import Final
 
 from etagere.base.clock import Timestamp, ticks_per_second
@@ -40,6 +41,8 @@ _int64_min: Final = -(2**63)
 _int64_max: Final = 2**63 - 1
 
 _integer_form: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_kept_int64: Final = re.compile(r"-?[1-9][0-9]{0,17}")
+"""Shorter than the longest, so within the range, and in the form in which it is kept."""
 _guid_form: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII)
 _kept_datetime: Final = re.compile(
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}"
@@ -91,26 +94,12 @@ def settle_plain(value: object) -> Scalar:
 
 def settle(value: object, type_name: object) -> tuple[Scalar, str | None]:
     """A value of the annotated type as it is kept, and the annotation that is kept with it."""
-    match type_name:
-        case "Edm.String":
-            return _settle_string(value), None
-        case "Edm.Int32":
-            return _settle_int32(value), None
-        case "Edm.Int64":
-            return _settle_int64(value), int64
-        case "Edm.Double":
-            settled = _settle_double(value)
-            return settled, double if type(settled) is str else None
-        case "Edm.Boolean":
-            return _settle_boolean(value), None
-        case "Edm.DateTime":
-            return settle_datetime(value), datetime
-        case "Edm.Guid":
-            return settle_guid(value), guid
-        case "Edm.Binary":
-            return _settle_binary(value), binary
-        case _:
-            raise invalid_input("The type of a property is not one that tables have.")
+    if type(type_name) is not str or type_name not in _settlers:
+        raise invalid_input("The type of a property is not one that tables have.")
+    kept = _settlers[type_name](value)
+    if type_name in annotated or (type_name == double and type(kept) is str):
+        return kept, type_name
+    return kept, None
 
 
 def _settle_string(value: object) -> str:
@@ -130,6 +119,8 @@ def _settle_int32(value: object) -> int:
 
 
 def _settle_int64(value: object) -> str:
+    if type(value) is str and _kept_int64.fullmatch(value):
+        return value
     number = _integer(value)
     if number is None or not _int64_min <= number <= _int64_max:
         raise invalid_input("The value does not fit the type Edm.Int64.")
@@ -201,3 +192,15 @@ def _settle_binary(value: object) -> str:
     if len(raw) > binary_bytes_max:
         raise Refused("PropertyValueTooLarge")
     return base64.b64encode(raw).decode()
+
+
+_settlers: Final[dict[str, Callable[[object], Scalar]]] = {
+    binary: _settle_binary,
+    boolean: _settle_boolean,
+    datetime: settle_datetime,
+    double: _settle_double,
+    guid: settle_guid,
+    int32: _settle_int32,
+    int64: _settle_int64,
+    string: _settle_string,
+}
