@@ -9,11 +9,9 @@ from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
     ServiceBusReceiveMode,
-    ServiceBusSharedKeyCredential,
 )
-from azure.servicebus._base_handler import _generate_sas_token
+from azure.servicebus._base_handler import ServiceBusSharedKeyCredential, _generate_sas_token
 from azure.servicebus.exceptions import (
-    MessagingEntityNotFoundError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     ServiceBusError,
@@ -100,7 +98,7 @@ def test_an_entity_s_own_key(bus: Bus) -> None:
     with connect(bus.connection_string(rule, "other")) as client:
         with client.get_queue_sender("other") as sender:
             sender.send_messages(ServiceBusMessage("x"))
-        with pytest.raises(ValueError, match="entity"):
+        with pytest.raises(ValueError, match="EntityPath"):
             client.get_queue_sender("another")
     with (
         connect(bus.connection_string(rule)) as client,
@@ -120,7 +118,7 @@ def test_credentials(bus: Bus, name: str, kind: str) -> None:
     else:
         uri = f"sb://localhost:{bus.port}/{name}"
         token = _generate_sas_token(uri, root.name, root.primary_key)
-        credential = AzureSasCredential(token.token.decode())
+        credential = AzureSasCredential(token.token)
     # `use_tls` is what a connection string says with UseDevelopmentEmulator.
     with (
         ServiceBusClient(f"localhost:{bus.port}", credential, use_tls=False, **quick) as client,
@@ -143,7 +141,10 @@ def test_a_deleted_queue_ends_its_links(bus: Bus, name: str) -> None:
     with connect(bus.connection_string()) as client, client.get_queue_sender(name) as sender:
         sender.send_messages(ServiceBusMessage("x"))
         bus.run(lambda: bus.broker.administration.delete(name))
-        with pytest.raises((MessagingEntityNotFoundError, ServiceBusAuthenticationError)):
+        # The first try finds the link gone, the next one no entity.
+        with pytest.raises(ServiceBusError):
+            sender.send_messages(ServiceBusMessage("x"))
+        with pytest.raises(ServiceBusAuthenticationError):
             sender.send_messages(ServiceBusMessage("x"))
 
 
@@ -168,14 +169,14 @@ def test_closing_the_client_closes_what_it_made(bus: Bus, name: str) -> None:
     (message,) = receiver.receive_messages()
     receiver.complete_message(message)
     client.close()
-    with pytest.raises(ValueError, match="shut down"):
+    with pytest.raises(ValueError, match="shutdown"):
         sender.send_messages(ServiceBusMessage("x"))
 
 
 def test_last_settlements_of_a_client_that_leaves_count(bus: Bus, name: str) -> None:
     """It closes without reading our answers; everything that it said before is heard."""
     bus.queue(name)
-    for _ in range(10):
+    for _ in range(3):
         with connect(bus.connection_string()) as client:
             with client.get_queue_sender(name) as sender:
                 sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])

@@ -385,15 +385,27 @@ def test_locks_are_renewed(own_bus: Bus, own_client: ServiceBusClient) -> None:
     assert is_empty(own_client, "q")
 
 
+@pytest.mark.slow
 def test_auto_lock_renewer(bus: Bus, client: ServiceBusClient, name: str) -> None:
+    """The shortest locks that there are, of a message and of a session, kept past their time."""
     bus.queue(name, lock_duration=5)
+    bus.queue(f"{name}-s", lock_duration=5, requires_session=True)
     send(client, name, "one")
-    with AutoLockRenewer() as renewer, client.get_queue_receiver(name) as receiver:
+    send(client, f"{name}-s", ServiceBusMessage("two", session_id="s"))
+    with (
+        AutoLockRenewer() as renewer,
+        client.get_queue_receiver(name) as receiver,
+        client.get_queue_receiver(f"{name}-s", session_id="s") as sessions,
+    ):
         (message,) = receiver.receive_messages()
+        (in_session,) = sessions.receive_messages()
         renewer.register(receiver, message, max_lock_renewal_duration=30)
+        renewer.register(sessions, sessions.session, max_lock_renewal_duration=30)
         time.sleep(7)
         assert message.auto_renew_error is None
+        assert sessions.session.auto_renew_error is None
         receiver.complete_message(message)
+        sessions.complete_message(in_session)
     assert is_empty(client, name)
 
 
