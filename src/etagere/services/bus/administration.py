@@ -19,8 +19,6 @@ from etagere.services.bus.catalogue import (
     LogState,
     NodeState,
     make_node,
-    make_target,
-    rules_of,
 )
 from etagere.services.bus.core import Core
 from etagere.services.bus.descriptions import (
@@ -124,7 +122,7 @@ class Administration:
             now = await core.engine.write((catalogue, part), body)
             record.created_at = record.updated_at = now
             entity = Entity(part, core.new_writer())
-            entity.root = make_node(entity, record, {}, {}, now)
+            entity.root = make_node(entity, record, {}, {}, core.tier, now)
             core.catalogue.add_entity(entity)
             self.watch(entity.root)
             return info_of(entity.root)
@@ -228,7 +226,7 @@ class Administration:
             child.created_at = child.updated_at = now
             root.record = new_record
             rule = msgspec.structs.replace(rule, created_at=now)
-            node = make_node(entity, child, {rule.name.casefold(): rule}, {}, now)
+            node = make_node(entity, child, {rule.name.casefold(): rule}, {}, core.tier, now)
             core.catalogue.add_subscription(entity, description.name, node)
             self.watch(node)
             return info_of(node)
@@ -414,8 +412,7 @@ class Administration:
         """An update releases every lock, and takes effect for whoever is attached."""
         core = self._core
         now = core.clock.now()
-        node.target = make_target(node.entity, node.record, rules_of(node))
-        core.catalogue.version += 1
+        core.catalogue.renew_target(node)
         may_receive = receives_allowed(node.description)
         for state in node.logs.values():
             state.refresh()

@@ -29,7 +29,7 @@ from etagere.services.bus.owner import Owner
 from etagere.services.bus.records import EntityRecord, LogCounters, SubscriptionRecord
 from etagere.services.bus.rules import Rule, RuleDescription, compiled
 from etagere.services.bus.session_owner import SessionOwner
-from etagere.services.bus.topology import Reach, Target, target_of
+from etagere.services.bus.topology import Reach, Target, logs_of, target_of
 
 never: Final = timestamp_never
 
@@ -90,10 +90,32 @@ class LogState:
             self.remembers_for = target.description.duplicate_window
 
 
+class Admission(msgspec.Struct, frozen=True):
+    """What sends are measured by."""
+
+    sends_allowed: bool
+    message_bytes_max: int
+    batch_bytes_max: int
+    entity_bytes_max: int
+    """0 for subscriptions."""
+
+    @staticmethod
+    def of(description: Description, tier: Tier) -> "Admission":
+        return Admission(
+            sends_allowed(description),
+            message_bytes_max(description, tier),
+            batch_bytes_max(tier),
+            0
+            if isinstance(description, SubscriptionDescription)
+            else entity_bytes_max(description, tier),
+        )
+
+
 class NodeState:
     """A queue, a topic or a subscription, and its logs."""
 
     __slots__ = (
+        "admission",
         "created",
         "entity",
         "kind",
@@ -104,6 +126,7 @@ class NodeState:
         "record",
         "rules",
         "target",
+        "tier",
     )
 
     def __init__(
@@ -111,12 +134,15 @@ class NodeState:
         entity: "Entity",
         record: EntityRecord | SubscriptionRecord,
         target: Target,
+        tier: Tier,
         now: Timestamp,
     ) -> None:
+        self.tier = tier
         self.entity = entity
         self.record = record
         self.target = target
         self.path = target.path.casefold()
+        self.admission = Admission.of(target.description, tier)
         self.rules: dict[str, tuple[RuleDescription, Rule]] = {}
         """By folded name."""
         self.logs: dict[SubQueue, LogState] = {}
@@ -135,6 +161,14 @@ class NodeState:
     @property
     def description(self) -> Description:
         return self.target.description
+
+    def renew_target(self) -> None:
+        """After a change of its record, its rules or its subscriptions."""
+        old = self.target
+        logs = (old.log, old.dead_letter, old.transfer_dead_letter)
+        rules = (rule for _, rule in self.rules.values())
+        self.target = _make_target(self.entity, self.record, logs, rules)
+        self.admission = Admission.of(self.description, self.tier)
 
 
 class Entity:
@@ -188,12 +222,11 @@ class Entity:
 class Node:
     """An address resolved: one log of a node, as frontends see it."""
 
-    __slots__ = ("_tier", "state", "sub_queue")
+    __slots__ = ("state", "sub_queue")
 
-    def __init__(self, state: NodeState, sub_queue: SubQueue, tier: Tier) -> None:
+    def __init__(self, state: NodeState, sub_queue: SubQueue) -> None:
         self.state = state
         self.sub_queue = sub_queue
-        self._tier = tier
 
     @property
     def kind(self) -> EntityKind:
@@ -220,15 +253,15 @@ class Node:
 
     @property
     def message_bytes_max(self) -> int:
-        return message_bytes_max(self.description, self._tier)
+        return self.state.admission.message_bytes_max
 
     @property
     def batch_bytes_max(self) -> int:
-        return batch_bytes_max(self._tier)
+        return self.state.admission.batch_bytes_max
 
     @property
     def sends_allowed(self) -> bool:
-        return sends_allowed(self.description)
+        return self.state.admission.sends_allowed
 
     @property
     def receives_allowed(self) -> bool:
@@ -263,7 +296,7 @@ class Catalogue:
             state.kind is EntityKind.topic and parsed.sub_queue is SubQueue.dead_letter
         ):
             raise errors.entity_not_found(address)
-        return Node(state, parsed.sub_queue, self.tier)
+        return Node(state, parsed.sub_queue)
 
     # ---- what can be reached
 
@@ -293,8 +326,7 @@ class Catalogue:
         )
 
     def is_full(self, entity: Entity, more: int = 0) -> bool:
-        assert not isinstance(entity.root.record, SubscriptionRecord)
-        limit = entity_bytes_max(entity.root.record.description, self.tier)
+        limit = entity.root.admission.entity_bytes_max
         return entity.bytes + entity.bytes_pending + more > limit
 
     # ---- changing
@@ -337,26 +369,25 @@ class Catalogue:
 
     def renew_target(self, node: NodeState) -> None:
         """Work its `Target` out again, after something about it changed."""
-        node.target = make_target(node.entity, node.record, rules_of(node))
+        node.renew_target()
         self.version += 1
 
 
-def rules_of(node: NodeState) -> tuple[Rule, ...]:
-    return tuple(rule for _, rule in node.rules.values())
-
-
-def make_target(
-    entity: Entity, record: EntityRecord | SubscriptionRecord, rules: Iterable[Rule]
+def _make_target(
+    entity: Entity,
+    record: EntityRecord | SubscriptionRecord,
+    logs: tuple[Log, Log, Log],
+    rules: Iterable[Rule],
 ) -> Target:
     if isinstance(record, SubscriptionRecord):
         topic = entity.root.target.path
         path = names.subscription_path(topic, record.description.name)
-        return target_of(path, record.description, entity.part, record.number, rules=tuple(rules))
+        return target_of(path, record.description, entity.part, logs, rules=tuple(rules))
     return target_of(
         record.description.name,
         record.description,
         entity.part,
-        0,
+        logs,
         subscriptions=tuple(node.path for node in entity.subscriptions.values()),
     )
 
@@ -366,12 +397,15 @@ def make_node(
     record: EntityRecord | SubscriptionRecord,
     rules: Mapping[str, RuleDescription],
     counters: Mapping[int, LogCounters],
+    tier: Tier,
     now: Timestamp,
 ) -> NodeState:
     """`counters` by log number; logs without are new."""
     made = {name: (rule, compiled(rule)) for name, rule in rules.items()}
-    target = make_target(entity, record, (rule for _, rule in made.values()))
-    node = NodeState(entity, record, target, now)
+    number = record.number if isinstance(record, SubscriptionRecord) else 0
+    logs = logs_of(entity.part, number, record.description)
+    target = _make_target(entity, record, logs, (rule for _, rule in made.values()))
+    node = NodeState(entity, record, target, tier, now)
     node.rules = made
     for sub_queue in SubQueue:
         log = target.log_of(sub_queue)

@@ -171,26 +171,23 @@ class Core:
     def written(self, written: Written) -> None:
         """A transaction is durable: counters, moments and windows follow."""
         now = self.clock.now()
-        for log, counters in written.counters.items():
-            state = self.catalogue.logs.get(log)
+        for opened in written.changed:
+            state, counters = self.catalogue.logs.get(opened.log), opened.counters
             if state is None:
                 continue
             if counters.revision > state.counters.revision:
                 state.node.entity.bytes += counters.bytes - state.counters.bytes
                 state.counters = counters
-            due = written.earliest_due.get(log)
-            if due is not None and due < state.next_due:
-                state.next_due = Timestamp(due)
-            expiry = written.earliest_expiry.get(log)
-            if expiry is not None and expiry < state.next_expiry:
-                state.next_expiry = Timestamp(expiry)
+            if 0 < opened.earliest_due < state.next_due:
+                state.next_due = Timestamp(opened.earliest_due)
+            if 0 < opened.earliest_expiry < state.next_expiry:
+                state.next_expiry = Timestamp(opened.earliest_expiry)
             if state.forwards and counters.active:
                 state.next_hand_on = now
             if state.remembers_for is not None and state.next_purge >= timestamp_never:
                 state.next_purge = Timestamp(now + state.remembers_for)
-            if state.owner is not None:
-                rows = written.appended.get(log, [])
-                state.owner.reported(written.before[log], counters.last_number, rows, now)
+            if state.owner is not None and opened.before != counters.last_number:
+                state.owner.reported(opened.before, counters.last_number, opened.appended, now)
             self._touched[state] = None
 
     def settle_touched(self, states: Iterable[LogState | None]) -> None:

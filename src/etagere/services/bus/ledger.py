@@ -24,76 +24,84 @@ _deferred: Final = int(MessageState.deferred)
 _scheduled: Final = int(MessageState.scheduled)
 
 
-class Log(msgspec.Struct, frozen=True, gc=False):
-    """One sequence of messages."""
+class Log:
+    """One sequence of messages.  There is one object for each: they are compared by identity."""
 
-    part: Partition
-    number: int
-    sessioned: bool = False
-    """Whether its messages are handed out by session."""
+    __slots__ = ("number", "part", "sessioned")
+
+    def __init__(self, part: Partition, number: int, *, sessioned: bool = False) -> None:
+        self.part = part
+        self.number = number
+        self.sessioned = sessioned
+        """Whether its messages are handed out by session."""
+
+
+class Opened:
+    """A log within one run of a body: its counters, and what happened to it."""
+
+    __slots__ = (
+        "appended",
+        "before",
+        "counters",
+        "dirty",
+        "earliest_due",
+        "earliest_expiry",
+        "log",
+    )
+
+    def __init__(self, log: Log, counters: LogCounters) -> None:
+        self.log = log
+        self.counters = counters
+        self.before = counters.last_number
+        """The log's last number when it was opened."""
+        self.dirty = False
+        self.appended: list[tuple[int, StoredMessage]] = []
+        """What became active, in order."""
+        self.earliest_due = 0
+        """Of the messages scheduled; 0 for none."""
+        self.earliest_expiry = 0
+        """Of the messages that became active; 0 for none."""
 
 
 class Ledger:
     """The logs that one run of a transaction's body has to do with."""
 
-    __slots__ = (
-        "_counters",
-        "_dirty",
-        "appended",
-        "before",
-        "earliest_due",
-        "earliest_expiry",
-        "now",
-        "tx",
-    )
+    __slots__ = ("_opened", "now", "tx")
 
     def __init__(self, tx: Tx) -> None:
         self.tx = tx
         self.now: Timestamp = tx.now
-        self.before: dict[Log, int] = {}
-        """The last number of each log when it was opened."""
-        self.earliest_due: dict[Log, int] = {}
-        """Of the messages scheduled, by log."""
-        self.earliest_expiry: dict[Log, int] = {}
-        self._counters: dict[Log, LogCounters] = {}
-        self._dirty: set[Log] = set()
-        self.appended: dict[Log, list[tuple[int, StoredMessage]]] = {}
-        """What became active, in order, by log."""
+        self._opened: dict[Log, Opened] = {}
 
-    async def open(self, log: Log) -> LogCounters | None:
-        """The log's counters; None if it was deleted.  To be called before anything else on it."""
-        counters = self._counters.get(log)
-        if counters is None:
+    def opened(self, log: Log) -> Opened | None:
+        """The log, if `open` found it before in this run."""
+        return self._opened.get(log)
+
+    async def open(self, log: Log) -> Opened | None:
+        """The log; None if it was deleted.  To be called before anything else on it."""
+        opened = self._opened.get(log)
+        if opened is None:
             raw = await self.tx.get(log.part, keys.counters(log.number))
             if raw is None:
                 return None
-            counters = self._counters[log] = records.counters.decode(raw)
-            self.before[log] = counters.last_number
-        return counters
+            opened = self._opened[log] = Opened(log, records.counters.decode(raw))
+        return opened
 
-    def is_open(self, log: Log) -> bool:
-        return log in self._counters
-
-    def create(self, log: Log) -> None:
-        self._counters[log] = LogCounters()
-        self.before[log] = 0
-        self._dirty.add(log)
-
-    def finish(self) -> dict[Log, LogCounters]:
-        """Write the counters that changed."""
-        changed = {}
-        for log in self._dirty:
-            counters = self._counters[log]
+    def finish(self) -> list[Opened]:
+        """Write the counters that changed; the logs that did."""
+        changed = [opened for opened in self._opened.values() if opened.dirty]
+        for opened in changed:
+            log, counters = opened.log, opened.counters
             counters.revision += 1
             counters.accessed_at = self.now
             self.tx.put(log.part, keys.counters(log.number), records.counters.encode(counters))
-            changed[log] = counters
         return changed
 
     def counters(self, log: Log) -> LogCounters:
         """Of a log that was opened and is about to change."""
-        self._dirty.add(log)
-        return self._counters[log]
+        opened = self._opened[log]
+        opened.dirty = True
+        return opened.counters
 
     # ---- active messages
 
@@ -111,32 +119,33 @@ class Ledger:
             await self._enter_session(log, message.session_id, number)
         return number
 
-    def append_plain(self, log: Log, message: StoredMessage) -> int:
+    def append_plain(self, opened: Opened, message: StoredMessage) -> int:
         """`append` for logs without sessions."""
-        number = self.next_number(log)
-        self.put_active(log, number, message)
+        opened.dirty = True
+        opened.counters.last_number = number = opened.counters.last_number + 1
+        self._put_active(opened, number, message)
         return number
 
     def put_active(self, log: Log, number: int, message: StoredMessage) -> None:
-        counters = self.counters(log)
+        opened = self._opened[log]
+        opened.dirty = True
+        self._put_active(opened, number, message)
+
+    def _put_active(self, opened: Opened, number: int, message: StoredMessage) -> None:
+        log, counters, expires_at = opened.log, opened.counters, message.expires_at
         counters.active += 1
         counters.bytes += message.size
-        if message.expires_at:
+        if expires_at:
             counters.expiring += 1
-            self.tx.put(log.part, keys.expiry(log.number, message.expires_at, number), b"")
-            known = self.earliest_expiry.get(log, message.expires_at)
-            self.earliest_expiry[log] = min(known, message.expires_at)
+            self.tx.put(log.part, keys.expiry(log.number, expires_at, number), b"")
+            opened.earliest_expiry = min(opened.earliest_expiry or expires_at, expires_at)
         self.write(log, keys.message(log.number, number), message, number)
-        appended = self.appended.get(log)
-        if appended is None:
-            self.appended[log] = [(number, message)]
-        else:
-            appended.append((number, message))
+        opened.appended.append((number, message))
 
     async def put_back(self, log: Log, number: int, message: StoredMessage) -> None:
         """Undo an erasure: the message is active again under its old number."""
         self.put_active(log, number, message)
-        self.appended[log].pop()
+        self._opened[log].appended.pop()
         if log.sessioned:
             assert message.session_id is not None
             await self._enter_session(log, message.session_id, number)
@@ -144,7 +153,7 @@ class Ledger:
     def rewrite(self, log: Log, number: int, message: StoredMessage) -> None:
         """Its row again, after a change that no index shows."""
         key = keys.aside if message.state else keys.message
-        self._dirty.add(log)
+        self._opened[log].dirty = True
         self.write(log, key(log.number, number), message, number)
 
     def write(self, log: Log, key: bytes, message: StoredMessage, number: int) -> None:
@@ -154,7 +163,9 @@ class Ledger:
 
     def erase(self, log: Log, number: int, size: int, expires_at: int) -> None:
         """Forget an active message of a log without sessions, and without a rest elsewhere."""
-        counters = self.counters(log)
+        opened = self._opened[log]
+        opened.dirty = True
+        counters = opened.counters
         counters.active -= 1
         counters.bytes -= size
         self.tx.delete(log.part, keys.message(log.number, number))
@@ -185,8 +196,8 @@ class Ledger:
         counters.scheduled += 1
         counters.bytes += message.size
         self.tx.put(log.part, keys.due(log.number, message.scheduled_at, number), b"")
-        known = self.earliest_due.get(log, message.scheduled_at)
-        self.earliest_due[log] = min(known, message.scheduled_at)
+        opened, due = self._opened[log], message.scheduled_at
+        opened.earliest_due = min(opened.earliest_due or due, due)
         self.write(log, keys.aside(log.number, number), message, number)
         return number
 

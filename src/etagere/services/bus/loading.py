@@ -8,8 +8,9 @@ from typing import Final
 from etagere.base.clock import Timestamp, timestamp_never
 from etagere.kv.contract import Partition, ReadTx
 from etagere.services.bus import keys, records
-from etagere.services.bus.catalogue import Entity, LogState, NodeState, make_node, make_target
+from etagere.services.bus.catalogue import Entity, LogState, NodeState, make_node
 from etagere.services.bus.core import Core
+from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.records import EntityRecord, LogCounters, SubscriptionRecord
 from etagere.services.bus.rules import RuleDescription
 
@@ -43,16 +44,16 @@ async def _all_rows(tx: ReadTx, part: Partition, span: keys.Range) -> list[tuple
 async def _load_entity(core: Core, tx: ReadTx, record: EntityRecord) -> Entity:
     part = keys.entity(core.namespace, record.id)
     entity = Entity(part, core.new_writer())
-    entity.root = await _load_node(tx, entity, record, 0, {})
+    entity.root = await _load_node(tx, entity, record, 0, {}, core.tier)
     for _, raw in await _all_rows(tx, part, keys.subscriptions()):
         child = records.subscriptions.decode(raw)
         rules: dict[str, RuleDescription] = {}
         for _, rule_raw in await _all_rows(tx, part, keys.rules(child.number)):
             rule = records.rules.decode(rule_raw)
             rules[rule.name.casefold()] = rule
-        node = await _load_node(tx, entity, child, child.number, rules)
+        node = await _load_node(tx, entity, child, child.number, rules, core.tier)
         entity.subscriptions[child.description.name.casefold()] = node
-    entity.root.target = make_target(entity, record, ())
+    entity.root.renew_target()
     return entity
 
 
@@ -62,6 +63,7 @@ async def _load_node(
     record: EntityRecord | SubscriptionRecord,
     number: int,
     rules: dict[str, RuleDescription],
+    tier: Tier,
 ) -> NodeState:
     first = number * keys.logs_per_node
     counters: dict[int, LogCounters] = {}
@@ -69,7 +71,7 @@ async def _load_node(
         raw = await tx.get(entity.part, keys.counters(log))
         if raw is not None:
             counters[log] = records.counters.decode(raw)
-    node = make_node(entity, record, rules, counters, tx.now)
+    node = make_node(entity, record, rules, counters, tier, tx.now)
     for state in node.logs.values():
         await _find_what_is_due(tx, state)
     return node

@@ -15,7 +15,7 @@ from etagere.kv.contract import Partition
 from etagere.services.bus import errors
 from etagere.services.bus.deposit import Depositor, begin_life
 from etagere.services.bus.descriptions import TopicDescription
-from etagere.services.bus.ledger import Ledger, Log
+from etagere.services.bus.ledger import Ledger, Log, Opened
 from etagere.services.bus.messages import Message, MessageState, Outcome, SectionCodec
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.records import StoredMessage
@@ -98,14 +98,14 @@ class Send:
     async def apply(self, ledger: Ledger) -> list[int]:
         target = self._target
         if target.is_plain:
-            log = target.log
-            if not ledger.is_open(log) and await ledger.open(log) is None:
+            opened = ledger.opened(target.log) or await ledger.open(target.log)
+            if opened is None:
                 raise errors.entity_not_found(target.path)
-            return [self._store_plain(ledger, log, message) for message in self._messages]
+            return [self._store_plain(ledger, opened, message) for message in self._messages]
         depositor = Depositor(ledger, self._reach, self._codec, self._seed)
         return [await depositor.send(target, message) for message in self._messages]
 
-    def _store_plain(self, ledger: Ledger, log: Log, message: Message) -> int:
+    def _store_plain(self, ledger: Ledger, opened: Opened, message: Message) -> int:
         """One row, and nothing of the message is looked at."""
         scheduled_at = message.scheduled_at
         stored = StoredMessage(
@@ -125,9 +125,9 @@ class Send:
             dead_letter_source=message.dead_letter_source,
         )
         if scheduled_at is not None and scheduled_at > ledger.now:
-            return ledger.schedule(log, stored)
+            return ledger.schedule(opened.log, stored)
         begin_life(stored, ledger.now, self._target.description)
-        return ledger.append_plain(log, stored)
+        return ledger.append_plain(opened, stored)
 
 
 class Settle:
@@ -200,7 +200,7 @@ class Settle:
         held = self.held
         log = self._target.log_of(self.sub_queue)
         if self.end is LockEnd.COMPLETED:
-            if not ledger.is_open(log) and await ledger.open(log) is None:
+            if ledger.opened(log) is None and await ledger.open(log) is None:
                 return gone
             if held.session_id is None and held.rest is None and not held.state:
                 if self._verify and await ledger.active(log, held.number) is None:

@@ -28,7 +28,14 @@ from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody
-from etagere.services.bus.messages import DeadLetter, Delivery, MessageState, Outcome, Release
+from etagere.services.bus.messages import (
+    Complete,
+    DeadLetter,
+    Delivery,
+    MessageState,
+    Outcome,
+    Release,
+)
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.operations import Answer, Operation, PutBack, Settle
 from etagere.services.bus.overriding import override
@@ -205,14 +212,15 @@ class OwnerBase:
     def settle(
         self, token: bytes, outcome: Outcome, ticket: Any, answer: Answer | None, now: Timestamp
     ) -> None:
+        lock = self.good_lock(token, now)
+        if lock is not None and type(outcome) is Complete:  # by far the commonest
+            self.end(lock, LockEnd.COMPLETED, outcome, ticket, answer)
+            return
         refusal = self.refuse_settlement(token, outcome, now)
-        if refusal is not None:
+        if refusal is not None or lock is None:
             if answer is not None:
                 self.notices.append((answer, (ticket, refusal)))
-            return
-        lock = self.locks.find(token)
-        assert lock is not None
-        if isinstance(outcome, Release):
+        elif isinstance(outcome, Release):
             self.end_at_home(lock, now)
             if answer is not None:
                 self.notices.append((answer, (ticket, None)))
@@ -289,16 +297,16 @@ class OwnerBase:
     def ended(self, lock: Lock, result: Settled | None, now: Timestamp) -> None:
         """The store has done what the lock's end asks for."""
         self.remove_lock(lock)
-        if isinstance(result, Stays) and result.message.state == MessageState.active:
+        if type(result) is Stays and result.message.state == MessageState.active:
             self._go_home(lock, result.message, now)
         else:
-            self.came_back(lock.home, now)
+            self.parted(lock.home, now)
 
     def end_at_home(self, lock: Lock, now: Timestamp) -> None:
         """The lock is over, and the message's row is as it was."""
         self.remove_lock(lock)
         if lock.held.state:
-            self.came_back(lock.home, now)
+            self.parted(lock.home, now)
         else:
             self._go_home(lock, None, now)
 
@@ -399,9 +407,12 @@ class OwnerBase:
 
     # ---- for the two kinds of owners
 
-    def came_back(self, stream: Stream | None, now: Timestamp) -> None:
+    def came_back(self, stream: Stream, now: Timestamp) -> None:
         """The stream may have something to give away, or may have waited for this to close."""
         raise NotImplementedError
+
+    def parted(self, stream: Stream | None, now: Timestamp) -> None:
+        """A message has left the stream, which may have waited for this to close."""
 
     def is_closing(self, stream: Stream | None) -> bool:  # noqa: ARG002
         return False
@@ -519,9 +530,8 @@ class Owner(OwnerBase):
         self.stream.advance(now)
 
     @override
-    def came_back(self, stream: Stream | None, now: Timestamp) -> None:
-        if stream is not None:
-            stream.advance(now)
+    def came_back(self, stream: Stream, now: Timestamp) -> None:
+        stream.advance(now)
 
     @override
     def take_custody(

@@ -13,12 +13,7 @@ from etagere.base.errors import Refused
 from etagere.services.bus import errors
 from etagere.services.bus.catalogue import Node, NodeState
 from etagere.services.bus.core import Core, token_bytes
-from etagere.services.bus.descriptions import (
-    Tier,
-    batch_bytes_max,
-    message_bytes_max,
-    sends_allowed,
-)
+from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.links import SenderSink
 from etagere.services.bus.messages import Message, SectionCodec
 from etagere.services.bus.names import EntityKind, SubQueue
@@ -30,24 +25,29 @@ key_chars_max: Final = 128
 
 
 def check_messages(
-    node: NodeState, messages: Sequence[Message], tier: Tier, codec: SectionCodec, now: Timestamp
+    node: NodeState, messages: Sequence[Message], codec: SectionCodec, now: Timestamp
 ) -> int:
     """The bytes of all of them; refused if any of them may not be sent to this entity."""
-    description = node.description
-    if not sends_allowed(description):
+    admission = node.admission
+    if not admission.sends_allowed:
         raise errors.disabled(node.target.path)
     size = 0
     for message in messages:
         size += message.size
-    most = message_bytes_max(description, tier)
-    if size > most or (len(messages) > 1 and size > batch_bytes_max(tier)):
+    if size > admission.message_bytes_max or (
+        len(messages) > 1 and size > admission.batch_bytes_max
+    ):
         raise Refused(
             errors.message_too_large,
             message="The received message (or batch) is larger than the entity's limit.",
         )
     requires_session = node.target.requires_session
     for message in messages:
-        if message.scheduled_at is not None and tier is Tier.basic and message.scheduled_at > now:
+        if (
+            message.scheduled_at is not None
+            and node.tier is Tier.basic
+            and message.scheduled_at > now
+        ):
             raise errors.forbidden_in_tier("The basic tier has no scheduled messages.")
         if (
             requires_session
@@ -144,7 +144,7 @@ class SenderLink:
         try:
             if self._closed:
                 raise errors.entity_not_found(self.node.path)
-            size = check_messages(state, messages, core.tier, core.codec, now)
+            size = check_messages(state, messages, core.codec, now)
             check_room(core, state, size)
         except Refused as refusal:
             if ticket is not None:
@@ -176,7 +176,7 @@ async def send(core: Core, node: Node, messages: Sequence[Message]) -> list[int]
     state = node.state
     now = core.clock.now()
     state.last_used = now
-    size = check_messages(state, messages, core.tier, core.codec, now)
+    size = check_messages(state, messages, core.codec, now)
     check_room(core, state, size)
     state.entity.bytes_pending += size
     try:

@@ -246,9 +246,13 @@ class SessionOwner(OwnerBase):
         return stream is not None and self._hold_of(stream).closing
 
     @override
-    def came_back(self, stream: Stream | None, now: Timestamp) -> None:
-        if stream is None or stream.session_id is None:
-            return
+    def parted(self, stream: Stream | None, now: Timestamp) -> None:
+        if stream is not None:
+            self.came_back(stream, now)
+
+    @override
+    def came_back(self, stream: Stream, now: Timestamp) -> None:
+        assert stream.session_id is not None
         hold = self.holds.get(stream.session_id)
         if hold is None or hold.stream is not stream:
             return

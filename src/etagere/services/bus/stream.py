@@ -1,6 +1,6 @@
 """Messages in order and the receivers that compete for them: a log, or one session of it."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -9,6 +9,8 @@ from etagere.services.bus.credit import CreditQueue, Taker
 from etagere.services.bus.messages import ReceiveMode
 from etagere.services.bus.records import StoredMessage
 from etagere.services.bus.window import Window
+
+peek_lock: Final = ReceiveMode.peek_lock
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -100,7 +102,8 @@ class Stream:
             while (taker := credit.front()) is not None:
                 row = window.front()
                 if row is None:
-                    self._ask()
+                    if not window.is_exhausted:
+                        self._ask()
                     break
                 number, message = row
                 window.take(number)
@@ -108,7 +111,7 @@ class Stream:
                     owner.lapse(self, number)
                     continue
                 credit.use(taker)
-                if taker.mode is ReceiveMode.peek_lock:
+                if taker.mode is peek_lock:
                     taker.credit -= 1
                     owner.deliver_locked(self, taker, number, message, now)
                 else:

@@ -30,42 +30,20 @@ class Target(msgspec.Struct, frozen=True):
     log: Log
     dead_letter: Log
     transfer_dead_letter: Log
+    forward_to: str | None
+    """Folded path."""
+    forward_dead_lettered_to: str | None
+    detects_duplicates: bool
+    is_plain: bool
+    """A queue whose messages need nothing but a row: the usual case, and the fast one."""
     rules: tuple[Rule, ...] = ()
     """Of a subscription."""
     subscriptions: tuple[str, ...] = ()
     """Folded paths of a topic's subscriptions."""
 
     @property
-    def forward_to(self) -> str | None:
-        """Folded path."""
-        target = getattr(self.description, "forward_to", None)
-        return target.casefold() if target else None
-
-    @property
-    def forward_dead_lettered_to(self) -> str | None:
-        target = getattr(self.description, "forward_dead_lettered_to", None)
-        return target.casefold() if target else None
-
-    @property
     def requires_session(self) -> bool:
         return self.log.sessioned
-
-    @property
-    def detects_duplicates(self) -> bool:
-        return (
-            not isinstance(self.description, SubscriptionDescription)
-            and self.description.requires_duplicate_detection
-        )
-
-    @property
-    def is_plain(self) -> bool:
-        """A queue whose messages need nothing but a row: the usual case, and the fast one."""
-        return (
-            isinstance(self.description, QueueDescription)
-            and not self.log.sessioned
-            and not self.forward_to
-            and not self.detects_duplicates
-        )
 
     def log_of(self, sub_queue: SubQueue) -> Log:
         match sub_queue:
@@ -77,27 +55,46 @@ class Target(msgspec.Struct, frozen=True):
                 return self.transfer_dead_letter
 
 
+def logs_of(part: Partition, node: int, description: Description) -> tuple[Log, Log, Log]:
+    """A node's own log, its dead-letter queue and its transfer dead-letter queue."""
+    first = node * logs_per_node
+    sessioned = not isinstance(description, TopicDescription) and description.requires_session
+    return Log(part, first, sessioned=sessioned), Log(part, first + 1), Log(part, first + 2)
+
+
 def target_of(
     path: str,
     description: Description,
     part: Partition,
-    node: int,
+    logs: tuple[Log, Log, Log],
     *,
     rules: tuple[Rule, ...] = (),
     subscriptions: tuple[str, ...] = (),
 ) -> Target:
-    first = node * logs_per_node
-    sessioned = not isinstance(description, TopicDescription) and description.requires_session
+    forward_to = _folded(getattr(description, "forward_to", None))
+    detects_duplicates = (
+        not isinstance(description, SubscriptionDescription)
+        and description.requires_duplicate_detection
+    )
     return Target(
         path,
         description,
         part,
-        Log(part, first, sessioned),
-        Log(part, first + 1),
-        Log(part, first + 2),
+        *logs,
+        forward_to,
+        _folded(getattr(description, "forward_dead_lettered_to", None)),
+        detects_duplicates,
+        isinstance(description, QueueDescription)
+        and not logs[0].sessioned
+        and forward_to is None
+        and not detects_duplicates,
         rules,
         subscriptions,
     )
+
+
+def _folded(path: str | None) -> str | None:
+    return path.casefold() if path else None
 
 
 class Reach(msgspec.Struct, frozen=True):

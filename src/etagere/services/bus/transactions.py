@@ -15,7 +15,7 @@ from etagere.base.errors import Refused
 from etagere.services.bus import errors
 from etagere.services.bus.catalogue import Entity, LogState, Node
 from etagere.services.bus.core import Core, token_bytes
-from etagere.services.bus.descriptions import Tier, sends_allowed
+from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.locks import Lock, LockStatus
 from etagere.services.bus.log_operations import (
     CancelScheduled,
@@ -78,14 +78,14 @@ class Transaction:
         if via is not None:
             through = core.catalogue.resolve(via)
             self._join(through)
-            if not sends_allowed(node.description):
+            if not node.sends_allowed:
                 self._send_to_transfer_dead_letter(through, node, messages)
                 return
         elif not self._cross_entity or self._entity is None:
             self._join(node)
         now = core.clock.now()
         node.state.last_used = now
-        size = check_messages(node.state, messages, core.tier, core.codec, now)
+        size = check_messages(node.state, messages, core.codec, now)
         check_room(core, node.state, size)
         self._admit(len(messages))
         self._steps.append(new_send(core, node.state, messages, size, _ignore))
@@ -133,7 +133,7 @@ class Transaction:
         check_takes_sends(node)
         self._join(node)
         now = core.clock.now()
-        size = check_messages(node.state, messages, core.tier, core.codec, now)
+        size = check_messages(node.state, messages, core.codec, now)
         check_room(core, node.state, size)
         self._admit(len(messages))
         log = node.state.target.log

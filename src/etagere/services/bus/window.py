@@ -50,6 +50,11 @@ class Window:
     def __len__(self) -> int:
         return len(self.ready) + len(self._returned_messages)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """There is nothing here, and nothing to be had from the store."""
+        return self.complete and not self.ready and not self._returned_messages
+
     # ---- what the store says
 
     def reported(self, before: int, last: int, rows: Sequence[Row], *, wanted: bool) -> None:
@@ -162,7 +167,7 @@ class Window:
             if not self.ready:
                 return None
             row = self.ready[0]
-            return row if _is_whole(row[1]) else None
+            return row if row[1].rest is None or row[1].tail else None
         number = self.front_number()
         message = self.front_message()
         if number is None or message is None or not _is_whole(message):
@@ -171,7 +176,7 @@ class Window:
 
     def take(self, number: int) -> None:
         """Take the first message away."""
-        if number in self._returned_messages:
+        if self._returned and number in self._returned_messages:
             del self._returned_messages[number]
             heappop(self._returned)
         else:

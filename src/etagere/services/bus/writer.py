@@ -15,9 +15,8 @@ from etagere.base.clock import Clock
 from etagere.base.errors import Refused
 from etagere.kv.contract import Engine, LimitExceeded, Partition, StoreError, Tx
 from etagere.services.bus import errors
-from etagere.services.bus.ledger import Ledger, Log
+from etagere.services.bus.ledger import Ledger, Opened
 from etagere.services.bus.operations import Operation
-from etagere.services.bus.records import LogCounters, StoredMessage
 
 transactions_in_flight_max: Final = 2
 steps_per_transaction_max: Final = 1024
@@ -29,15 +28,11 @@ _log: Final = logging.getLogger(__name__)
 class Written:
     """What a transaction did, for those who keep something of it in memory."""
 
-    __slots__ = ("appended", "before", "counters", "earliest_due", "earliest_expiry", "results")
+    __slots__ = ("changed", "results")
 
     def __init__(self, results: list[tuple[Any, Refused | None]], ledger: Ledger) -> None:
         self.results = results
-        self.counters: dict[Log, LogCounters] = ledger.finish()
-        self.appended: dict[Log, list[tuple[int, StoredMessage]]] = ledger.appended
-        self.before: dict[Log, int] = ledger.before
-        self.earliest_due: dict[Log, int] = ledger.earliest_due
-        self.earliest_expiry: dict[Log, int] = ledger.earliest_expiry
+        self.changed: list[Opened] = ledger.finish()
 
 
 class Writer:
