@@ -1,4 +1,4 @@
-"""A gibibyte through the writer and the reader, in a process of its own that measures itself."""
+"""A gibibyte in through the spool and out again, in a process of its own that measures itself."""
 
 import subprocess
 import sys
@@ -8,10 +8,14 @@ import pytest
 grown_bytes_max = 48 << 20
 
 program = """
-import asyncio, random, resource, sys
+import asyncio, os, random, resource, sys
 from pathlib import Path
-from etagere.extents.contract import ExtentId
 from etagere.extents.local import LocalExtents
+from etagere.extents.spool import spool
+
+class Entropy:
+    def token(self, size):
+        return os.urandom(size)
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -19,22 +23,23 @@ def peak():
 async def main():
     store = LocalExtents(Path(sys.argv[1]))
     block = random.Random(1).randbytes(1 << 16)
-    async def through(name, count):
-        writer = store.writer(ExtentId(name * 16))
-        for number in range(count):
-            await writer.write(bytes(block))
-            if number % 4096 == 0:
-                await asyncio.sleep(0)
-        extent = await writer.seal()
+    async def network(count):
+        for _ in range(count):
+            yield block[:-1] + b"x"  # new bytes each time
+    async def through(count):
+        received = await spool(
+            store, Entropy(), network(count), length=None, bytes_max=1 << 40, md5=True
+        )
+        extent = received.extent
         size = 0
         async for piece in store.read(extent):
             size += len(piece)
         assert size == extent.size == count << 16
         await store.verify(extent)
         await store.remove(extent.id)
-    await through(b"a", 64)
+    await through(64)
     before = peak()
-    await through(b"b", 16384)
+    await through(16384)
     print(peak() - before)
     await store.close()
 

@@ -276,6 +276,28 @@ async def test_given_up_rows_are_forgotten(engine, store, clock, entropy):
     assert await rows() == []
 
 
+async def test_reaping_forgets_what_was_given_up_long_ago(engine, store, clock, entropy):
+    async def rows():
+        async def body(tx):
+            found = []
+            for shard in keys.all_shards():
+                found += await tx.scan(shard, *keys.all_given_up(), limit=10_000)
+            return found
+
+        return len(await engine.read(body))
+
+    rounds, a_round = 30, 40
+    for number in range(rounds):
+        extents = [await put(store, entropy, b"%d" % n) for n in range(a_round)]
+        await save(engine, here, "a", tuple(extents))
+        clock.advance(3600)
+        await delete(engine, here, "a")
+        clock.advance(3600)
+        await reap_all(engine, store, clock)
+        assert a_round <= await rows() <= (number + 1) * a_round
+    assert await rows() < rounds * a_round / 3
+
+
 async def test_giving_up_a_refused_upload(engine, store, clock, entropy):
     refused = await put(store, entropy, b"refused")
     committed = await put(store, entropy, b"committed after all")

@@ -28,6 +28,7 @@ An upload is the one who comes with neither edge nor given-up row; so the row st
 anybody could sit on an id before referring to it, and a copy asks for more (`share`).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,9 +59,15 @@ __all__ = [
 
 grace_default: Final = seconds(60)
 
-given_up_for: Final = seconds(24 * 3600)
-"""How long an id stays refused.  Far above the time between sealing an extent, or reading a record
-that refers to one, and the end of the transaction that was to refer to it."""
+orphan_refused_for: Final = seconds(24 * 3600)
+"""How long nobody may refer to what was never referred to.  Far above the time between sealing an
+extent and the end of the transaction that was to refer to it."""
+
+reaped_refused_for: Final = seconds(3600)
+"""The same for what was once referred to: its upload is long over, so that this only catches
+somebody who takes a reference with `hold` where `share` is called for."""
+
+forgotten_a_step: Final = 4
 
 scrub_age_default: Final = seconds(24 * 3600)
 """Younger files may belong to uploads whose transaction is still to come."""
@@ -198,17 +205,33 @@ async def _let_go(tx: Tx, part: Partition, moment: Timestamp, extent_id: ExtentI
         return False  # another reaper was here, or somebody refers to it again
     tx.delete(part, keys.held(extent_id))
     tx.delete(shard_of(extent_id), keys.edge(extent_id, part))
-    return await _give_up(tx, extent_id)
+    if not await _give_up(tx, extent_id, reaped_refused_for):
+        return False
+    await _forget_some(tx, extent_id)
+    return True
 
 
-async def _give_up(tx: Tx, extent_id: ExtentId) -> bool:
+async def _give_up(tx: Tx, extent_id: ExtentId, refused_for: int) -> bool:
     """Refuse the extent from now on, unless somebody holds it."""
     shard = shard_of(extent_id)
     if await tx.scan(shard, *keys.edges_of(extent_id), limit=1):
         return False
-    until = tx.now + given_up_for
+    until = tx.now + refused_for
     tx.put(shard, keys.given_up(extent_id), until.to_bytes(8, "big"))
     return True
+
+
+async def _forget_some(tx: Tx, extent_id: ExtentId) -> None:
+    """Where a row comes, look at its neighbours and drop those whose time has passed.
+
+    Ids are random, so this looks everywhere in time: of rows that come at some rate, a third more
+    are kept than those whose time has not passed.
+    """
+    shard = shard_of(extent_id)
+    begin, end = after(keys.given_up(extent_id)), keys.all_given_up()[1]
+    for key, until in await tx.scan(shard, begin, end, limit=forgotten_a_step):
+        if int.from_bytes(until, "big") <= tx.now:
+            tx.delete(shard, key)
 
 
 async def give_up(engine: Engine, store: ExtentStore, extent_ids: Iterable[bytes]) -> None:
@@ -219,7 +242,9 @@ async def give_up(engine: Engine, store: ExtentStore, extent_ids: Iterable[bytes
     some = [ExtentId(extent_id) for extent_id in extent_ids]
 
     async def body(tx: Tx) -> list[ExtentId]:
-        return [extent_id for extent_id in some if await _give_up(tx, extent_id)]
+        return [
+            extent_id for extent_id in some if await _give_up(tx, extent_id, orphan_refused_for)
+        ]
 
     shards = {shard_of(extent_id) for extent_id in some}
     for extent_id in await engine.write(tuple(sorted(shards)), body):
@@ -266,6 +291,7 @@ async def _forget_given_up(engine: Engine, shard: Partition) -> None:
     """Drop the rows whose time has passed, a page at a time."""
     begin, end = keys.all_given_up()
     while True:
+        await asyncio.sleep(0)  # an embedded engine reads without letting others go on
         page = partial(_expired, shard=shard, begin=begin, end=end)
         expired, begin, more = await engine.read(page)
         if expired:
