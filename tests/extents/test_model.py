@@ -2,6 +2,9 @@
 
 The model knows only which record refers to what.  At any moment every extent that is referred to
 is there, whole; in the end nothing else is.
+
+One thing is taken for granted: nobody refers to an upload for the first time later than a scrub may
+take it and its id is refused, which is two days after it was sealed.
 """
 
 import asyncio
@@ -86,6 +89,10 @@ class Histories(RuleBasedStateMachine):
     @rule(part=some_part, name=some_name, times=st.integers(1, 3), data=st.data())
     def commit(self, part, name, times, data):
         """A record takes new extents, and some that the partition holds already."""
+        patience = references.scrub_age_default + references.orphan_refused_for
+        self.sealed = [one for one in self.sealed if self.clock.at - one[1] < patience]
+        if not self.sealed:
+            return
         count = data.draw(st.integers(1, len(self.sealed)))
         taken, self.sealed = self.sealed[:count], self.sealed[count:]
         beside = [
