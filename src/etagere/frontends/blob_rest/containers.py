@@ -38,7 +38,11 @@ async def create(call: BlobCall) -> Response:
         public_access=access,
         default_scope=_scope(call),
         deny_scope_override=boolean(request, "x-ms-deny-encryption-scope-override"),
-        versioned_immutability=boolean(request, "x-ms-immutable-storage-with-versioning-enabled"),
+        versioned_immutability=boolean(
+            request,
+            "x-ms-immutable-storage-with-versioning-enabled",
+            default=call.account.immutable_storage_with_versioning,
+        ),
     )
     where = call.place()
     record = await call.blobs.write(

@@ -1,6 +1,6 @@
 """What a request says of the blob that it creates (Azure: 'Put Blob', request headers)."""
 
-from etagere.frontends.blob_rest import decode, tiers
+from etagere.frontends.blob_rest import decode, immutability, tiers
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.headers import metadata
 from etagere.services.blob.creation import NewBlob
@@ -14,5 +14,6 @@ def new_blob(call: BlobCall, *, standard: bool) -> NewBlob:
         metadata=metadata(request),
         tags=decode.tags_header(request),
         tier=tiers.tier(request, call.version),
+        immutability=immutability.wanted(call),
         may_overwrite=call.grant.may_overwrite,
     )

@@ -5,6 +5,10 @@ from typing import Final
 from urllib.parse import quote
 
 from etagere.base.clock import Timestamp
+from etagere.frontends.blob_rest.immutability import (
+    immutability_elements,
+    immutability_headers,
+)
 from etagere.frontends.blob_rest.tiers import tier_elements
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import encode_base64, metadata_headers
@@ -15,6 +19,7 @@ from etagere.kernel.lease import view_of
 from etagere.services.blob.block_blobs import BlockList
 from etagere.services.blob.containers import ContainerEntry, ContainerPage
 from etagere.services.blob.guard import validators
+from etagere.services.blob.immutability import mutable
 from etagere.services.blob.listing import (
     BlobEntry,
     BlobPage,
@@ -109,6 +114,8 @@ def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
         headers["x-ms-tag-count"] = str(len(record.tags))
     if record.copy is not None:
         headers.update(copy_headers(record.copy))
+    if record.immutability != mutable:
+        headers.update(immutability_headers(record.immutability))
     if record.kind is BlobType.PAGE:
         headers["x-ms-blob-sequence-number"] = str(record.sequence)
     elif record.kind is BlobType.APPEND:
@@ -268,7 +275,7 @@ def _blob(
             parts.append("<IsCurrentVersion>true</IsCurrentVersion>")
     parts += [
         "<Properties>",
-        _blob_properties(record, now, copies="copy" in included),
+        _blob_properties(record, now, included),
         "</Properties>",
     ]
     if "metadata" in included:
@@ -300,7 +307,7 @@ def _copy_properties(state: CopyState) -> str:
     )
 
 
-def _blob_properties(record: BlobRecord, now: Timestamp, *, copies: bool) -> str:
+def _blob_properties(record: BlobRecord, now: Timestamp, included: frozenset[str]) -> str:
     """In the order in which the live service writes them."""
     content = record.headers
     text = (
@@ -323,11 +330,13 @@ def _blob_properties(record: BlobRecord, now: Timestamp, *, copies: bool) -> str
         lease = view_of(record.lease, now)
         text += f"<LeaseStatus>{lease.status}</LeaseStatus><LeaseState>{lease.state}</LeaseState>"
         text += xml.element("LeaseDuration", lease.duration)
-    if copies and record.copy is not None:
+    if "copy" in included and record.copy is not None:
         text += _copy_properties(record.copy)
     text += "<ServerEncrypted>true</ServerEncrypted>"
     if record.sealed:
         text += "<Sealed>true</Sealed>"
+    if record.immutability != mutable:
+        text += immutability_elements(record.immutability, included)
     if record.deleted:
         days = max(0, (record.retained_until - now) // _ticks_per_day)
         text += xml.element("DeletedTime", format_http_date(Timestamp(record.deleted)))

@@ -57,6 +57,10 @@ blob: Final[Mapping[str, WireError]] = {
     "ContentLengthLargerThanTierLimit": WireError(
         409, "The blob's content length is larger than its tier limit."
     ),
+    "ContainerProtectedFromDeletion": WireError(
+        409,
+        "The container is protected from deletion: it supports version-level immutability and is not empty.",
+    ),
     "CopyAcrossAccountsNotSupported": WireError(
         400, "The copy source account and destination account must be the same."
     ),

@@ -33,6 +33,7 @@ class Conditions(Enum):
     READ = "read"
     WRITE = "write"
     TAGS_ONLY = "x-ms-if-tags only"
+    UNMODIFIED_ONLY = "If-Unmodified-Since only"
     SOURCE_ONLY = "source only"
     WRITE_AND_SOURCE = "write and source"
 

@@ -23,7 +23,8 @@ from etagere.services.blob import content
 from etagere.services.blob.blobs import Where, must_be, must_exist, save, stand
 from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.guard import Guard, admit_write
-from etagere.services.blob.history import Keeping, must_be_mutable
+from etagere.services.blob.history import Keeping
+from etagere.services.blob.immutability import must_be_mutable
 from etagere.services.blob.received import Received, keep
 from etagere.services.blob.records import BlobRecord, BlobType
 

@@ -140,6 +140,8 @@ async def delete(tx: Tx, where: Place, guard: Guard, retention_days: int = 0) ->
     """Forget the container at once; its rows are swept away later, or kept while retained."""
     record = await open_container(tx, where.part)
     admit_container_write(record, guard, tx.now, Use.WRITE)
+    if record.versioned_immutability and await _has_blobs(tx, where, record):
+        raise Refused("ContainerProtectedFromDeletion")
     tx.delete(where.part, keys.container_record)
     tx.delete(where.account_part, keys.directory_entry(where.name))
     if retention_days:
@@ -153,6 +155,14 @@ async def delete(tx: Tx, where: Place, guard: Guard, retention_days: int = 0) ->
     else:
         tx.put(where.account_part, keys.doomed(record.generation, where.name), b"")
         tx.notify(sweep_topic)
+
+
+async def _has_blobs(tx: ReadTx, where: Place, record: ContainerRecord) -> bool:
+    """Whether there is a blob, a snapshot or a version: each might be protected."""
+    for bounds in (keys.blobs_named, keys.snapshots_named, keys.versions_named):
+        if await tx.scan(where.part, *bounds(record.generation, ""), limit=1):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

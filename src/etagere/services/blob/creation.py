@@ -13,8 +13,10 @@ from etagere.kv.contract import Tx
 from etagere.services.blob import keys
 from etagere.services.blob.blobs import drop_staged, must_be
 from etagere.services.blob.content import Home
-from etagere.services.blob.history import Keeping, must_be_mutable, supersede
-from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders
+from etagere.services.blob.guard import open_container
+from etagere.services.blob.history import Keeping, supersede
+from etagere.services.blob.immutability import must_be_mutable, must_support, mutable
+from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders, Immutability
 from etagere.services.blob.tag_index import remember
 from etagere.services.blob.tiers import inherit, must_be_online
 
@@ -27,6 +29,7 @@ class NewBlob:
     metadata: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     tier: str = ""
+    immutability: Immutability = mutable
     may_overwrite: bool = True
 
 
@@ -49,6 +52,8 @@ async def make_way(
         must_be(old, kind)
         must_be_online(old, tx.now)
         must_be_mutable(old, tx.now)
+    if wanted.immutability != mutable:
+        must_support(await open_container(tx, home.part))
     await supersede(tx, home, name, old, keeping)
     await drop_staged(tx, home, name)
 
@@ -80,6 +85,7 @@ def new_record(
         metadata=wanted.metadata,
         tags=wanted.tags,
         lease=lease,
+        immutability=wanted.immutability,
     )
     inherit(made, old, wanted.tier, tx.now)
     return made

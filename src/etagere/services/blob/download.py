@@ -3,18 +3,24 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from etagere.base.clock import Clock
 from etagere.base.errors import Refused
 from etagere.extents.contract import Extent, ExtentId, ExtentStore
 from etagere.kernel.ranges import RequestedRange, Slice, select, unsatisfied_content_range
 from etagere.kv.contract import Engine, ReadTx
-from etagere.services.blob import content
+from etagere.services.blob import content, page_reading
 from etagere.services.blob.blobs import Where, read
 from etagere.services.blob.content import Home, Part, Stretch
 from etagere.services.blob.guard import Guard
+from etagere.services.blob.page_pins import Holding, open_pinned
 from etagere.services.blob.records import BlobRecord
 from etagere.services.blob.tiers import must_be_online
+
+gathered_bytes_max: Final = 2 * 1024 * 1024
+"""What is not longer, and at hand, is sent as one; of zeros there may be many more."""
+_zeros: Final = bytes(1024 * 1024)
 
 
 class Download(NamedTuple):
@@ -33,19 +39,24 @@ class _Opened(NamedTuple):
 async def open_download(
     engine: Engine,
     extents: ExtentStore,
+    clock: Clock,
     where: Where,
     guard: Guard,
     wanted: RequestedRange | None,
 ) -> Download:
     """Check everything and find the bytes; a small blob's are there when this returns."""
-    opened = await engine.read(partial(_open, where=where, guard=guard, wanted=wanted))
-    parts, found_until = opened.first
-    if found_until < opened.part.end:
-        return Download(opened.record, opened.part, _walk(engine, extents, opened))
-    if all(not part.extent for part in parts):
-        body = parts[0].data if len(parts) == 1 else b"".join(part.data for part in parts)
-        return Download(opened.record, opened.part, body)
-    return Download(opened.record, opened.part, _stream(extents, parts))
+    look = partial(_open, where=where, guard=guard, wanted=wanted)
+    opened = await engine.read(look)
+    if opened.first.next_offset < opened.part.end:
+        opened, holding = await open_pinned(engine, clock, opened, look)
+        return Download(opened.record, opened.part, _walk(engine, extents, opened, holding))
+    parts = opened.first.parts
+    if opened.part.length > gathered_bytes_max or any(part.extent for part in parts):
+        return Download(opened.record, opened.part, _stream(extents, parts))
+    body = parts[0].data if len(parts) == 1 else b""
+    if not body:
+        body = b"".join(part.data or bytes(part.size) for part in parts)
+    return Download(opened.record, opened.part, body)
 
 
 async def _open(tx: ReadTx, where: Where, guard: Guard, wanted: RequestedRange | None) -> _Opened:
@@ -64,6 +75,8 @@ async def _open(tx: ReadTx, where: Where, guard: Guard, wanted: RequestedRange |
 
 async def _stretch(tx: ReadTx, home: Home, record: BlobRecord, start: int, end: int) -> Stretch:
     """The first parts of [start, end)."""
+    if record.page_map is not None:
+        return await page_reading.stretch(tx, home, record.page_map, start, end)
     if record.list_id and start < end:
         return await content.stretch(tx, home, record.list_id, start, end)
     parts = await content.parts_of(tx, home, record.pieces, 0, start, end)
@@ -77,21 +90,30 @@ async def _stream(extents: ExtentStore, parts: list[Part]) -> AsyncGenerator[byt
             async with aclosing(extents.read(extent, part.offset, part.size)) as pieces:
                 async for piece in pieces:
                     yield piece
-        else:
+        elif part.data:
             yield part.data
+        else:
+            for at in range(0, part.size, len(_zeros)):
+                yield _zeros[: part.size - at]
 
 
 async def _walk(
-    engine: Engine, extents: ExtentStore, opened: _Opened
+    engine: Engine, extents: ExtentStore, opened: _Opened, holding: Holding | None
 ) -> AsyncGenerator[bytes, None]:
     end = opened.part.end
     parts, at = opened.first
-    while True:
-        async with aclosing(_stream(extents, parts)) as pieces:
-            async for piece in pieces:
-                yield piece
-        if at == end:
-            return
-        parts, at = await engine.read(
-            partial(_stretch, home=opened.home, record=opened.record, start=at, end=end)
-        )
+    try:
+        while True:
+            async with aclosing(_stream(extents, parts)) as pieces:
+                async for piece in pieces:
+                    yield piece
+                    if holding is not None:
+                        await holding.keep()
+            if at == end:
+                return
+            parts, at = await engine.read(
+                partial(_stretch, home=opened.home, record=opened.record, start=at, end=end)
+            )
+    finally:
+        if holding is not None:
+            await holding.release()

@@ -27,6 +27,7 @@ from etagere.services.blob import content, keys, tag_index
 from etagere.services.blob.blobs import Where, drop_staged, find, must_exist, save, stand
 from etagere.services.blob.content import Home, sweep_topic
 from etagere.services.blob.guard import Guard, admit_read, admit_write
+from etagere.services.blob.immutability import must_be_mutable, mutable
 from etagere.services.blob.records import BlobRecord, BlobType, blobs
 from etagere.services.blob.tiers import must_be_online
 
@@ -157,7 +158,10 @@ async def snapshot(
     record = must_exist(standing.record)
     must_be_online(record, tx.now)
     moment = tx.stamp()
-    taken = msgspec.structs.replace(record, snapshot=moment, version=0, lease=None)
+    # A policy protects the blob that it was set on, and no copy of it.
+    taken = msgspec.structs.replace(
+        record, snapshot=moment, version=0, lease=None, immutability=mutable
+    )
     if metadata:
         taken = msgspec.structs.replace(taken, metadata=metadata, etag=tx.stamp(), modified=tx.now)
     await content.share(tx, home, record)
@@ -198,14 +202,6 @@ async def delete(
         await content.let_go(tx, home, record)
     tx.delete(home.part, keys.blob(home.generation, where.name))
     return permanent
-
-
-def must_be_mutable(record: BlobRecord, now: Timestamp) -> None:
-    """Refuse to overwrite or delete what a legal hold or a policy protects."""
-    if record.immutability.legal_hold:
-        raise Refused("BlobImmutableDueToLegalHold")
-    if record.immutability.until > now:
-        raise Refused("BlobImmutableDueToPolicy")
 
 
 async def _delete_snapshots(

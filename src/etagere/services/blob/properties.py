@@ -11,8 +11,8 @@ from etagere.services.blob.history import (
     Keeping,
     keep_before_change,
     makes_version,
-    must_be_mutable,
 )
+from etagere.services.blob.immutability import must_be_mutable
 from etagere.services.blob.records import BlobRecord, ContentHeaders
 from etagere.services.blob.tiers import must_be_online
 
@@ -26,14 +26,15 @@ async def set_metadata(
 
 
 async def set_headers(
-    tx: Tx, where: Where, guard: Guard, headers: ContentHeaders, keeping: Keeping
+    tx: Tx, where: Where, guard: Guard, headers: ContentHeaders | None, keeping: Keeping
 ) -> BlobRecord:
-    """The six content headers are replaced together."""
+    """The six content headers are replaced together, or (None) stay as they are."""
     standing = await stand(tx, where)
     lease = admit_write(standing.record, guard, tx.now, WriteKind.SET_PROPERTIES)
     record = must_exist(standing.record)
     keeping = keeping if makes_version(record.kind) else Keeping()
-    return await change(tx, standing, where.name, lease, keeping, headers=headers)
+    kept = record.headers if headers is None else headers
+    return await change(tx, standing, where.name, lease, keeping, headers=kept)
 
 
 async def change(

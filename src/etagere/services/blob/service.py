@@ -74,7 +74,7 @@ class BlobService:
     async def open_download(
         self, where: Where, guard: Guard, wanted: RequestedRange | None
     ) -> Download:
-        return await open_download(self.engine, self.extents, where, guard, wanted)
+        return await open_download(self.engine, self.extents, self.clock, where, guard, wanted)
 
     async def properties(self, account: str) -> ServiceProperties:
         part = service_properties.partition("blob", account)
