@@ -1,20 +1,25 @@
 """A whole bus in this process: the real broker on a store in memory, behind sockets."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from etagere.auth.bus_sas import SasRule, listen, manage, send
 from etagere.base.clock import seconds
 from etagere.frontends.bus_amqp.cbs import TokenPolicy
 from etagere.frontends.bus_amqp.connection import BusServer
 from etagere.frontends.bus_amqp.idle import IdleLimits
+from etagere.frontends.common.message import Request, Response
 from etagere.kv.engines.memory import MemoryEngine
 from etagere.servers.amqp import AmqpServer, SocketLimits
+from etagere.servers.http.connection import HttpConnection
+from etagere.servers.http.server import HttpServer
 from etagere.servers.real import RealClock, SystemEntropy, VirtualClock
 from etagere.servers.timers import Timers
+from etagere.servers.websocket import bus_upgrader
 from etagere.services.bus.broker import Broker
 from etagere.services.bus.descriptions import (
     QueueDescription,
@@ -78,6 +83,13 @@ class Bus:
         self.run(move)
 
 
+class NoPages:
+    """What HTTP requests other than upgrades get."""
+
+    async def handle(self, request: Request) -> Response:
+        return Response(404, headers={}, body=b"")
+
+
 def _ticks(properties: dict[str, Any]) -> dict[str, Any]:
     durations = ("lock_duration", "default_ttl", "duplicate_window", "auto_delete_on_idle")
     return {
@@ -86,7 +98,11 @@ def _ticks(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 async def start(
-    *, check: bool = True, idle: IdleLimits | None = None, sockets: SocketLimits | None = None
+    *,
+    check: bool = True,
+    idle: IdleLimits | None = None,
+    sockets: SocketLimits | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Bus:
     clock, entropy = VirtualClock(), SystemEntropy()
     timers = Timers(clock)
@@ -95,7 +111,14 @@ async def start(
     policy = TokenPolicy(lambda path, name: rules.get((path, name)), check=check)
     shared = BusServer(broker, clock, entropy, policy, idle=idle or IdleLimits())
     server = AmqpServer(shared, clock, timers, sockets)
-    listener = await server.listen("127.0.0.1", 0)
+    web = HttpServer()
+    upgrader = bus_upgrader(server)
+    listener = await server.listen(
+        "127.0.0.1",
+        0,
+        tls=tls,
+        http=lambda: cast("asyncio.Protocol", HttpConnection(NoPages(), web, upgrader)),
+    )
     return Bus(listener.port, clock, broker, server, asyncio.get_running_loop())
 
 
