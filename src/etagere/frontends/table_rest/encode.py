@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from etagere.base.clock import Timestamp, ticks_per_second
 from etagere.frontends.table_rest.media import Metadata
+from etagere.kernel.dates import format_iso_seconds
 from etagere.services.table import edm
 from etagere.services.table.entities import Stored
 from etagere.services.table.entity import Properties
@@ -20,7 +22,11 @@ from etagere.services.table.etag import timestamp_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _annotation_mark: Final = edm.annotation_suffix.encode()
-_timestamp: Final = "Timestamp"
+_minimal: Final = (
+    b'{"odata.etag":"W/\\"datetime\'%b.%07dZ\'\\"","PartitionKey":%b,"RowKey":%b,'
+    b'"Timestamp":"%b.%07dZ"%b%b}'
+)
+"""An entity at minimal metadata; twice the same moment, and last its own properties."""
 
 
 def key_literal(key: str) -> str:
@@ -56,11 +62,14 @@ class EntityWriter:
         self._entity_context = f"{endpoint}$metadata#{table}/@Element{projection}"
         self._partition_key = ""
         self._partition_json = b'""'
+        self._second = -1
+        self._timestamp = b""
+        self._etag = b""
 
     def feed(self, entities: Iterable[Stored]) -> bytes:
         """`{"odata.metadata": .., "value": [..]}`"""
         write = self._write
-        value = b",".join([b"{" + write(entity) + b"}" for entity in entities])
+        value = b",".join([write(entity) for entity in entities])
         if self._metadata is Metadata.NONE:
             return b'{"value":[' + value + b"]}"
         return b'{"odata.metadata":' + _encode(self._feed_context) + b',"value":[' + value + b"]}"
@@ -69,37 +78,53 @@ class EntityWriter:
         """The bare object."""
         own = self._write(entity)
         if self._metadata is Metadata.NONE:
-            return b"{" + own + b"}"
+            return own
         context = b'{"odata.metadata":' + _encode(self._entity_context)
-        return context + (b"," + own if own else b"") + b"}"
+        return context + (b"}" if own == b"{}" else b"," + own[1:])
 
     def _write(self, entity: Stored) -> bytes:
-        """The members of an entity, without the braces."""
+        """An entity as an object."""
         if self._select is not None:
             return self._write_selected(entity, self._select)
         fragment = entity.fragment
         if entity.partition_key != self._partition_key:
             self._partition_key = entity.partition_key
             self._partition_json = _encode(entity.partition_key)
-        timestamp = timestamp_of(entity.stamp).encode()
-        if self._metadata is Metadata.MINIMAL:
-            body = b'%b,"PartitionKey":%b,"RowKey":%b,"Timestamp":"%b"' % (
-                _etag_member(timestamp),
+        second, fraction = divmod(entity.stamp, ticks_per_second)
+        if self._metadata is Metadata.MINIMAL and fraction % 10:
+            # What nearly all are: no zeros to leave out, and of the same second as the one before.
+            if second != self._second:
+                self._remember(second)
+            return _minimal % (
+                self._etag,
+                fraction,
                 self._partition_json,
                 _encode(entity.row_key),
-                timestamp,
+                self._timestamp,
+                fraction,
+                b"," if fragment else b"",
+                fragment,
             )
-        else:
-            if self._metadata is Metadata.NONE:
-                fragment = _without_annotations(fragment)
-            body = b'%b"PartitionKey":%b,"RowKey":%b,%b"Timestamp":"%b"' % (
-                self._annotations(entity),
-                self._partition_json,
-                _encode(entity.row_key),
-                self._timestamp_annotation(),
-                timestamp,
-            )
-        return body + b"," + fragment if fragment else body
+        if self._metadata is Metadata.NONE:
+            fragment = _without_annotations(fragment)
+        return self._write_any(entity, fragment)
+
+    def _remember(self, second: int) -> None:
+        self._second = second
+        text = format_iso_seconds(Timestamp(second * ticks_per_second))[:-1].encode()
+        self._timestamp, self._etag = text, text.replace(b":", b"%3A")
+
+    def _write_any(self, entity: Stored, fragment: bytes) -> bytes:
+        """An entity at any level of metadata."""
+        return b'{%b"PartitionKey":%b,"RowKey":%b,%b"Timestamp":"%b"%b%b}' % (
+            self._annotations(entity),
+            self._partition_json,
+            _encode(entity.row_key),
+            self._timestamp_annotation(),
+            timestamp_of(entity.stamp).encode(),
+            b"," if fragment else b"",
+            fragment,
+        )
 
     def _annotations(self, entity: Stored) -> bytes:
         """What stands before the properties, with a comma behind it."""
@@ -141,7 +166,7 @@ class EntityWriter:
                         chosen[name + edm.annotation_suffix] = annotation
                     chosen[name] = own[name]
         members = self._annotations(entity) + _encode(chosen)[1:-1]
-        return members.removesuffix(b",")
+        return b"{" + members.removesuffix(b",") + b"}"
 
 
 def _etag_member(timestamp: bytes) -> bytes:

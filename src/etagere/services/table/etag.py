@@ -5,7 +5,6 @@ ETag        W/"datetime'2021-06-17T17%3A32%3A46.777543Z'"
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -14,13 +13,9 @@ from etagere.services.table.edm import format_moment, invalid_input
 
 any_etag: Final = "*"
 
-stamps_remembered: Final = 8192
-"""Spelt once while they are asked for again and again, as those of a partition in use are."""
-
 _etag_form: Final = re.compile(r'[Ww]/"([^"]*)"', re.ASCII)
 
 
-@lru_cache(maxsize=stamps_remembered)
 def timestamp_of(stamp: int) -> str:
     return format_moment(Timestamp(stamp))
 
