@@ -1,0 +1,42 @@
+"""Who may do what over HTTP: the Authorization header of administration and runtime requests."""
+
+from etagere.auth.bus_sas import FindRule, path_of, prefix, verify
+from etagere.base.clock import Clock
+from etagere.base.errors import Refused
+from etagere.frontends.bus_admin import errors
+from etagere.frontends.common.message import Request
+
+_bearer = "bearer "
+
+
+class Access:
+    def __init__(
+        self, find_rule: FindRule, clock: Clock, *, check: bool = True, trust_bearer: bool = False
+    ) -> None:
+        self._find_rule = find_rule
+        self._clock = clock
+        self._check = check
+        self._trust_bearer = trust_bearer
+
+    def require(self, request: Request, right: str) -> None:
+        """Raise unless the request carries a token with this right on what its path is below.
+
+        Clients sign anything from the host to the whole URL of the request.
+        """
+        if not self._check:
+            return
+        header = request.headers.get("authorization", "").strip()
+        if not header:
+            raise Refused(errors.unauthorized, message="MissingToken: There is no token.")
+        if header.lower().startswith(_bearer):
+            if self._trust_bearer:
+                return
+            raise Refused("InvalidIssuer", message="Tokens of this kind are not accepted.")
+        if not header.startswith(prefix):
+            raise Refused("MalformedToken", message="The token is not one that is known.")
+        path = path_of(f"sb://host{request.raw_path}")
+        grant = verify(header, path, self._find_rule, self._clock.now())
+        if not grant.allows(right, path):
+            raise Refused(
+                errors.unauthorized, message=f"Unauthorized access. '{right}' claim is required."
+            )

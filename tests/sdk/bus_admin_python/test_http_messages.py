@@ -1,0 +1,134 @@
+"""Messages over plain HTTP/1.1."""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import time
+import uuid
+from urllib.parse import quote_plus, urlsplit
+
+import pytest
+
+from etagere.services.bus.descriptions import QueueDescription, TopicDescription
+from etagere.services.bus.descriptions import SubscriptionDescription as Subscription
+
+from .conftest import Namespace, listener, root
+
+
+class Caller:
+    def __init__(self, namespace: Namespace, rule=root) -> None:
+        self._namespace = namespace
+        self._rule = rule
+
+    def __call__(self, method: str, path: str, body: str | bytes | None = None, **headers: str):
+        scope = quote_plus(f"http://localhost:{self._namespace.plain_port}{urlsplit(path).path}")
+        expiry = str(int(time.time()) + 600)
+        mac = hmac.new(
+            self._rule.primary_key.encode(), f"{scope}\n{expiry}".encode(), hashlib.sha256
+        )
+        signature = quote_plus(base64.b64encode(mac.digest()))
+        token = (
+            f"SharedAccessSignature sr={scope}&sig={signature}&se={expiry}&skn={self._rule.name}"
+        )
+        client = http.client.HTTPConnection("127.0.0.1", self._namespace.plain_port, timeout=20)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        client.request(method, path, body, {"Authorization": token, **sent})
+        reply = client.getresponse()
+        reply.content = reply.read()
+        client.close()
+        return reply
+
+
+@pytest.fixture
+def call(namespace: Namespace) -> Caller:
+    create = namespace.broker.administration.create
+    namespace.run(lambda: create(QueueDescription(name="Orders")))
+    return Caller(namespace)
+
+
+def test_a_message_goes_through(call: Caller) -> None:
+    said = json.dumps({"MessageId": "m1", "Label": "l", "TimeToLive": 100, "Unknown": 1})
+    sent = call(
+        "POST", "/orders/messages", b"\x00\xffbody", BrokerProperties=said,
+        Content_Type="text/plain", Priority='"high"', Count="5", Good="true",
+    )  # fmt: skip
+    assert sent.status == 201
+    got = call("POST", "/orders/messages/head?timeout=5")
+    assert got.status == 201
+    assert got.content == b"\x00\xffbody"
+    assert got.headers["content-type"] == "text/plain"
+    properties = json.loads(got.headers["BrokerProperties"])
+    assert (properties["MessageId"], properties["Label"]) == ("m1", "l")
+    assert (properties["DeliveryCount"], properties["SequenceNumber"]) == (1, 1)
+    assert properties["TimeToLive"] == 100
+    assert (got.headers["priority"], got.headers["count"], got.headers["good"]) == (
+        '"high"', "5", "true",
+    )  # fmt: skip
+    location = urlsplit(got.headers["Location"]).path
+    assert location.endswith(properties["LockToken"])
+    assert call("POST", location).status == 200
+    assert call("DELETE", location).status == 200
+    gone = call("DELETE", location)
+    assert gone.status == 404
+    assert b"<Code>404</Code>" in gone.content
+    assert call("DELETE", "/orders/messages/head?timeout=0").status == 204
+
+
+def test_unlocking_gives_it_back(call: Caller) -> None:
+    call("POST", "/orders/messages", "x")
+    first = call("POST", "/orders/messages/head")
+    assert call("PUT", urlsplit(first.headers["Location"]).path).status == 200
+    again = call("DELETE", "/orders/messages/head")
+    assert (again.status, again.content) == (200, b"x")
+    assert json.loads(again.headers["BrokerProperties"])["DeliveryCount"] == 2
+
+
+def test_a_lock_runs_out(call: Caller, namespace: Namespace) -> None:
+    call("POST", "/orders/messages", "x")
+    first = call("POST", "/orders/messages/head")
+    namespace.advance(61)
+    assert call("DELETE", urlsplit(first.headers["Location"]).path).status == 404
+    assert call("POST", "/orders/messages/head").status == 201
+
+
+def test_batches_are_all_or_nothing(call: Caller) -> None:
+    kind = "application/vnd.microsoft.servicebus.json"
+    items = [{"Body": f"b{n}", "BrokerProperties": {"Label": str(n)}, "UserProperties": {"n": n}}
+             for n in range(3)]  # fmt: skip
+    assert call("POST", "/orders/messages", json.dumps(items), Content_Type=kind).status == 201
+    bodies = [call("DELETE", "/orders/messages/head").content for _ in range(3)]
+    assert bodies == [b"b0", b"b1", b"b2"]
+    for wrong in ("{}", "[]", "nonsense", '[{"Body": 5}]', '[{"Body": "a"}, 7]'):
+        assert call("POST", "/orders/messages", wrong, Content_Type=kind).status == 400
+    assert call("DELETE", "/orders/messages/head?timeout=0").status == 204
+
+
+def test_topics_and_their_subscriptions(call: Caller, namespace: Namespace) -> None:
+    administration = namespace.broker.administration
+    namespace.run(lambda: administration.create(TopicDescription(name="news")))
+    namespace.run(lambda: administration.create_subscription("news", Subscription(name="all")))
+    assert call("POST", "/news/messages", "x").status == 201
+    got = call("POST", "/news/subscriptions/all/messages/head")
+    assert got.content == b"x"
+    assert "/news/subscriptions/all/messages/" in got.headers["Location"]
+    assert call("POST", "/news/messages/head?timeout=0").status == 400
+
+
+@pytest.mark.parametrize(
+    ("properties", "status"),
+    [("{", 400), ("[]", 400), ('{"TimeToLive": -1}', 400), ('{"Label": []}', 400),
+     ('{"ScheduledEnqueueTimeUtc": "soon"}', 400), ('{"TimeToLiveTimeSpan": "0:0:5"}', 201)],
+)  # fmt: skip
+def test_broker_properties_that_are_none(call: Caller, properties: str, status: int) -> None:
+    assert call("POST", "/orders/messages", "x", BrokerProperties=properties).status == status
+
+
+def test_what_is_refused(call: Caller, namespace: Namespace) -> None:
+    assert call("POST", "/nobody/messages", "x").status == 404
+    assert call("POST", "/orders/messages", b"x" * (300 * 1024)).status == 403
+    assert call("DELETE", f"/orders/messages/1/{uuid.uuid4()}").status == 404
+    assert call("DELETE", "/orders/messages/1/nonsense").status == 400
+    assert call("PATCH", "/orders/messages").status == 405
+    assert Caller(namespace, listener)("POST", "/orders/messages", "x").status == 401
