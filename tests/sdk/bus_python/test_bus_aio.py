@@ -130,7 +130,13 @@ async def test_scheduled_and_expired(aio_bus: Bus) -> None:
 @pytest.mark.filterwarnings("ignore:ssl=None is deprecated")  # the SDK's way to call aiohttp
 async def test_over_a_web_socket(aio_bus: Bus) -> None:
     await queue(aio_bus, "q")
-    async with connect(aio_bus, transport_type=TransportType.AmqpOverWebsocket) as client:
+    # The asyncio client knows no port for WebSockets but that of a custom endpoint.
+    endpoint = f"http://localhost:{aio_bus.port}"
+    async with connect(
+        aio_bus,
+        transport_type=TransportType.AmqpOverWebsocket,
+        custom_endpoint_address=endpoint,
+    ) as client:
         async with client.get_queue_sender("q") as sender:
             await sender.send_messages(ServiceBusMessage("x" * 250 * 1024))
         async with client.get_queue_receiver("q") as receiver:
