@@ -50,7 +50,7 @@ subscriptions_max: Final = 2_000
 sql_rules_per_topic_max: Final = 2_000
 correlation_rules_per_topic_max: Final = 100_000
 
-Top = TypeVar("Top", QueueDescription, TopicDescription)
+Top = TypeVar("Top", bound=QueueDescription | TopicDescription)
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -374,7 +374,7 @@ class Administration:
             raise errors.entity_not_found(path)
         return node
 
-    def _top(self, path: str, kind: type[QueueDescription] | type[TopicDescription]) -> NodeState:
+    def _top(self, path: str, kind: type[QueueDescription | TopicDescription]) -> NodeState:
         entity = self._core.catalogue.entities.get(path.strip("/").casefold())
         if entity is None or not isinstance(entity.root.description, kind):
             raise errors.entity_not_found(path)

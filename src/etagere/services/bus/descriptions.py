@@ -120,7 +120,7 @@ class SubscriptionDescription(msgspec.Struct, frozen=True, kw_only=True, tag="su
 
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
-D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
+D = TypeVar("D", bound=Description)
 
 
 def sends_allowed(description: Description) -> bool:

@@ -68,9 +68,12 @@ class _Span(msgspec.Struct, frozen=True, gc=False):
 
 class AmqpSections:
     def properties_bytes(self, tail: bytes) -> int:
-        # By far the commonest: a list with a length of one byte behind a small descriptor.
-        if tail[:4] == b"\x00\x53\x73\xc0" and len(tail) > 4:
-            return 5 + tail[4]
+        if len(tail) > 4 and tail[0] == 0 and tail[1] == 0x53:
+            # By far the commonest: a list with a length of one byte behind a small descriptor.
+            if tail[2] == properties_code and tail[3] == 0xC0:
+                return 5 + tail[4]
+            if tail[2] > properties_code:
+                return 0
         return _refusing(_spans, tail)[2]
 
     def headers_bytes(self, tail: bytes) -> int:
