@@ -1,10 +1,14 @@
 import gc
+import sys
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient
+
+sys.path.append(str(Path(__file__).parents[2] / "servers" / "amqp"))
+
 from bus_server import Bus, BusThread, start, stop
 
 _numbers = count(1)
