@@ -14,6 +14,7 @@ from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import check_document_digests
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.containers import leased_response
+from etagere.frontends.blob_rest.page_blobs import page_properties
 from etagere.frontends.blob_rest.tiers import tier_headers
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import boolean, encode_base64, metadata, metadata_headers
@@ -23,10 +24,10 @@ from etagere.kernel.lease import LeaseKind
 from etagere.kernel.lease_request import parse_lease_request
 from etagere.kernel.ranges import content_range, parse_read_range
 from etagere.kv.contract import Body, Tx
-from etagere.services.blob import blobs, history, properties, tags
+from etagere.services.blob import blobs, history, page_blobs, properties, tags
 from etagere.services.blob.guard import validators
 from etagere.services.blob.history import Snapshots
-from etagere.services.blob.records import BlobRecord
+from etagere.services.blob.records import BlobRecord, BlobType
 
 range_digest_bytes_max: Final = 4 * 1024 * 1024
 
@@ -128,18 +129,31 @@ async def set_metadata(call: BlobCall) -> Response:
 
 
 async def set_properties(call: BlobCall) -> Response:
-    where = call.base()
-    record = await call.blobs.write(
-        (where.part,),
-        partial(
+    """The six content headers, replaced together if any is there; of page blobs also the length
+    and the sequence number."""
+    where, guard, request = call.base(), call.guard(), call.request
+    headers = None
+    if decode.names_content_headers(request.headers):
+        headers = decode.changed_headers(request)
+    pages = page_properties(request)
+    body: Body[Tx, BlobRecord]
+    if pages is None:
+        body = partial(
             properties.set_headers,
             where=where,
-            guard=call.guard(),
-            headers=decode.changed_headers(call.request),
+            guard=guard,
+            headers=headers,
             keeping=call.keeping(),
-        ),
-    )
-    return Response(200, validators(record))
+        )
+    else:
+        body = partial(
+            page_blobs.set_properties, where=where, guard=guard, wanted=pages, headers=headers
+        )
+    record = await call.blobs.write((where.part,), body)
+    result = validators(record)
+    if record.kind is BlobType.PAGE:
+        result["x-ms-blob-sequence-number"] = str(record.sequence)
+    return Response(200, result)
 
 
 async def snapshot(call: BlobCall) -> Response:

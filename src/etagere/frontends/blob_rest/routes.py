@@ -17,6 +17,7 @@ from etagere.frontends.blob_rest import (
     containers,
     copies,
     immutability,
+    page_blobs,
     tiers,
     website,
 )
@@ -615,6 +616,46 @@ _append_rows: Final[tuple[Operation[BlobCall], ...]] = (
     ),
 )
 
+_page_rows: Final[tuple[Operation[BlobCall], ...]] = (
+    Operation(
+        "PutBlob",
+        ("PUT",),
+        _blob,
+        page_blobs.put,
+        needs.blob_create,
+        chosen_by=("x-ms-blob-type", "PageBlob"),
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+    Operation(
+        "PutPage",
+        ("PUT",),
+        _blob,
+        page_blobs.put_page,
+        needs.blob_write,
+        comp="page",
+        writes=True,
+        returns_etag=True,
+        conditions=Conditions.WRITE,
+        lease=LeaseUse.ENFORCED,
+        changes_etag=True,
+    ),
+    Operation(
+        "GetPageRanges",
+        ("GET",),
+        _blob,
+        page_blobs.get_page_ranges,
+        needs.blob_read,
+        comp="pagelist",
+        returns_etag=True,
+        conditions=Conditions.READ,
+        lease=LeaseUse.OPTIONAL,
+    ),
+)
+
 # After Put Blob, which a request with a blob type is.
 _copy_blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
     Operation(
@@ -656,6 +697,7 @@ operations: Final[OperationTable[BlobCall]] = OperationTable(
         *_copy_rows,
         *_blob_rows,
         *_append_rows,
+        *_page_rows,
         *_copy_blob_rows,
     ),
 )

@@ -12,8 +12,11 @@ from etagere.kv.tuples import after, unpack
 from etagere.services.blob import content, keys
 from etagere.services.blob.content import Home
 from etagere.services.blob.keys import Lane, RowKind
+from etagere.services.blob.page_check import PageCensus
+from etagere.services.blob.page_map import SourceRuns
 from etagere.services.blob.records import (
     BlobRecord,
+    BlobType,
     Piece,
     blobs,
     containers,
@@ -98,6 +101,7 @@ class _Census:
         self._counted: dict[int, int] = {}
         self._staged: Counter[str] = Counter()
         self._marked: dict[str, int] = {}
+        self._pages = PageCensus()
 
     async def see(self, tx: ReadTx, home: Home, lane: Lane, key: bytes, raw: bytes) -> None:
         match lane.kind:
@@ -116,6 +120,16 @@ class _Census:
                 self._counted[keys.held_id(key)] = int.from_bytes(raw, "big")
             case RowKind.GARBAGE:
                 self._lists_held[keys.garbage_list(key)[0]] += 1
+            case RowKind.CHUNK:
+                self._pages.see_chunk(key, raw)
+            case RowKind.CHANGE:
+                self._pages.see_change(key)
+            case RowKind.EPOCH:
+                self._pages.see_epoch(key, raw)
+            case RowKind.UNHELD:
+                self._pages.see_unheld(key)
+            case RowKind.PIN:
+                self._pages.see_pin(key)
             case _:
                 pass  # indexes and marks, which hold nothing
 
@@ -124,6 +138,9 @@ class _Census:
             self._lists_held[record.list_id] += 1
         for piece in record.pieces:
             self._hold(piece)
+        if record.kind is BlobType.PAGE:
+            self._pages.see_record(record)
+            return
         size = sum(piece.size for piece in await content.all_pieces(tx, home, record))
         if size < record.size:
             self.problems.append(
@@ -141,7 +158,12 @@ class _Census:
 
     def sum_up(self) -> list[str]:
         problems = self.problems
-        held = self._inline_held + self._lists_held
+        problems += self._pages.sum_up()
+        self._inline_held += self._pages.inline_held
+        for content_id, size in self._pages.inline_bytes.items():
+            if self._data.get(content_id, size) < size:
+                problems.append(f"inline piece {content_id} is too short")
+        held = self._inline_held + self._lists_held + self._pages.epochs_held
         for held_id in self._inline_held.keys() - self._data.keys():
             problems.append(f"inline piece {held_id} is missing")
         for held_id in self._data.keys() - self._inline_held.keys():
@@ -176,18 +198,28 @@ class Referrers:
                 yield keys.container_partition(account, name)
 
     async def references(self, part: Partition) -> AsyncIterator[Extent]:
-        """Each piece in an extent, once for each record or page that mentions it."""
+        """Each piece in an extent, once for each record or page that mentions it; of chunks, once
+        for each unbroken series of rows."""
         for kind in (*_own_kinds, RowKind.STAGED, RowKind.PIECES):
-            begin, end = keys.kind_range(kind)
-            while True:
-                rows = await self._engine.read(partial(_page, part=part, begin=begin, end=end))
-                for _, raw in rows:
-                    for piece in _pieces(kind, raw):
-                        if piece.extent:
-                            yield Extent(ExtentId(piece.extent), piece.extent_size)
-                if len(rows) < _rows_per_scan:
-                    break
-                begin = after(rows[-1][0])
+            async for _, raw in self._all(part, kind):
+                for piece in _pieces(kind, raw):
+                    if piece.extent:
+                        yield Extent(ExtentId(piece.extent), piece.extent_size)
+        runs = SourceRuns()
+        async for key, raw in self._all(part, RowKind.CHUNK):
+            for source in runs.begun(key, raw):
+                if source.extent:
+                    yield Extent(ExtentId(source.extent), source.extent_size)
+
+    async def _all(self, part: Partition, kind: RowKind) -> AsyncIterator[tuple[bytes, bytes]]:
+        begin, end = keys.kind_range(kind)
+        while True:
+            rows = await self._engine.read(partial(_page, part=part, begin=begin, end=end))
+            for row in rows:
+                yield row
+            if len(rows) < _rows_per_scan:
+                return
+            begin = after(rows[-1][0])
 
 
 async def _page(tx: ReadTx, part: Partition, begin: bytes, end: bytes) -> list[tuple[bytes, bytes]]:

@@ -24,6 +24,7 @@ from etagere.services.blob.immutability import must_be_mutable
 from etagere.services.blob.properties import change
 from etagere.services.blob.received import Received
 from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders, PageMap
+from etagere.services.blob.tiers import must_fit
 
 blob_bytes_max: Final = 8 * 1024**4
 sequence_max: Final = 2**63 - 1
@@ -167,6 +168,8 @@ async def set_properties(
     kept = record.page_map
     assert kept is not None, "a page blob has a map"
     size = record.size if wanted.size is None else wanted.size
+    if record.tier and size > record.size:
+        must_fit(record.kind, record.tier, size)
     if size < record.size:
         kept = await page_map.clear(tx, standing.home, kept, size, record.size)
     return await change(

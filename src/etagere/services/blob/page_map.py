@@ -37,7 +37,7 @@ leaves what was committed: a held epoch is complete, and one to be removed is fo
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from etagere.extents import references
@@ -252,6 +252,32 @@ async def release(tx: Tx, home: Home, gone: Iterable[Source]) -> None:
     ]
     if held:
         await content.release(tx, home, held)
+
+
+class SourceRuns:
+    """Reads the rows of chunks in order, and says what each begins to hold: what the row before it,
+    of the same chunk, did not mention."""
+
+    def __init__(self) -> None:
+        self._chunk = (0, 0)
+        self._mentioned: set[Source] = set()
+
+    def begun(self, key: bytes, raw: bytes) -> set[Source]:
+        map_id, number, _ = keys.read_chunk(key)
+        mentioned = sources(chunk_pieces.decode(raw))
+        found = mentioned - self._mentioned if self._chunk == (map_id, number) else mentioned
+        self._chunk, self._mentioned = (map_id, number), mentioned
+        return found
+
+
+def extents_ending(rows: Sequence[tuple[bytes, bytes]], count: int) -> list[bytes]:
+    """The extents that are let go of with the first `count` rows: those that the row after each, of
+    the same chunk, does not mention."""
+    runs = SourceRuns()
+    last_first = reversed(rows[: count + 1])
+    ended = [runs.begun(key, raw) for key, raw in last_first]
+    kept = ended[-count:] if len(rows) > count else ended
+    return [source.extent for each in kept for source in each if source.extent]
 
 
 # ---- clearing

@@ -62,17 +62,20 @@ def _key(home: Home, held: Pin) -> bytes:
     return keys.pin(home.generation, held.until, page_map.id, page_map.epoch, held.id)
 
 
-async def expire(tx: Tx, home: Home, limit: int) -> Timestamp | None:
-    """Let go of some of what nobody renewed; returns when the next may go, or `tx.now` if there is
-    more to do at once."""
+async def next_expiry(tx: ReadTx, home: Home) -> Timestamp | None:
+    rows = await tx.scan(home.part, *keys.all_pins(home.generation), limit=1)
+    return keys.read_pin(rows[0][0])[0] if rows else None
+
+
+async def expire(tx: Tx, home: Home, limit: int) -> None:
+    """Let go of some of what nobody has renewed in time."""
     rows = await tx.scan(home.part, *keys.all_pins(home.generation), limit=limit)
     for key, _ in rows:
         until, (map_id, epoch) = keys.read_pin(key)
         if until > tx.now:
-            return until
+            return
         tx.delete(home.part, key)
         await content.let_go_of_epoch(tx, home, PageMap(map_id, epoch))
-    return tx.now if len(rows) == limit else None
 
 
 class Opened(Protocol):

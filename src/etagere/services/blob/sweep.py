@@ -14,7 +14,15 @@ from etagere.base.clock import Timestamp, seconds
 from etagere.extents import references
 from etagere.kv.contract import Engine, Partition, ReadTx, Tx
 from etagere.kv.tuples import after
-from etagere.services.blob import content, history, keys, remote_copies
+from etagere.services.blob import (
+    content,
+    history,
+    keys,
+    page_map,
+    page_pins,
+    page_removal,
+    remote_copies,
+)
 from etagere.services.blob.blobs import drop_staged
 from etagere.services.blob.containers import container_names
 from etagere.services.blob.content import Home
@@ -48,6 +56,8 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
             home = Home(part, generation)
             again = min(again, await _sweep_lists(service.engine, home, now) or again)
             again = min(again, await _sweep_trash(service.engine, home) or again)
+            again = min(again, await _sweep_pins(service.engine, home, now) or again)
+            again = min(again, await _sweep_page_maps(service.engine, home, now) or again)
             await _sweep_staged(service.engine, home)
             await remote_copies.resume(service, home, service.started)
         again = min(again, await _reap(service, part, now) or again)
@@ -124,6 +134,34 @@ async def _shorten(tx: Tx, home: Home, list_id: int, due: Timestamp) -> bool:
     await content.release(tx, home, piece_pages.decode(raw))
     tx.delete(home.part, key)
     return True
+
+
+# ---- states of page maps that nobody holds
+
+
+async def _sweep_pins(engine: Engine, home: Home, now: Timestamp) -> Timestamp | None:
+    """Let go of what downloads of processes that have ended had pinned."""
+    while True:
+        due = await engine.read(partial(page_pins.next_expiry, home=home))
+        if due is None or due > now:
+            return due
+        await engine.write((home.part,), partial(page_pins.expire, home=home, limit=rows_per_step))
+
+
+async def _sweep_page_maps(engine: Engine, home: Home, now: Timestamp) -> Timestamp | None:
+    """Remove epochs whose grace is over; returns when the next one's will be."""
+    while True:
+        unheld = await engine.read(partial(page_removal.next_unheld, home=home))
+        if unheld is None:
+            return None
+        if unheld.due > now:
+            return unheld.due
+        begin = b""
+        while True:
+            body = partial(page_removal.remove_some, home=home, unheld=unheld, begin=begin)
+            begin = await engine.write((home.part,), body)
+            if not begin:
+                break
 
 
 # ---- staged blocks that nobody committed
@@ -215,12 +253,16 @@ async def _empty(tx: Tx, home: Home, lane: keys.Lane) -> bool:
     Inline pieces and counts of holders are rows of the generation themselves and go with it.
     """
     limit = pages_per_step if lane.kind is keys.RowKind.PIECES else rows_per_step
-    rows = await tx.scan(home.part, *lane.bounds, limit=limit)
-    extents = [piece.extent for _, raw in rows for piece in _pieces(lane, raw) if piece.extent]
+    rows = await tx.scan(home.part, *lane.bounds, limit=limit + 1)
+    if lane.kind is keys.RowKind.CHUNK:
+        extents = page_map.extents_ending(rows, limit)
+    else:
+        pieces = (piece for _, raw in rows[:limit] for piece in _pieces(lane, raw))
+        extents = [piece.extent for piece in pieces if piece.extent]
     await references.drop(tx, home.part, extents)
-    for key, _ in rows:
+    for key, _ in rows[:limit]:
         tx.delete(home.part, key)
-    return len(rows) == limit
+    return len(rows) > limit
 
 
 def _pieces(lane: keys.Lane, raw: bytes) -> tuple[Piece, ...]:
