@@ -374,7 +374,7 @@ class Administration:
             raise errors.entity_not_found(path)
         return node
 
-    def _top(self, path: str, kind: type[QueueDescription | TopicDescription]) -> NodeState:
+    def _top(self, path: str, kind: type) -> NodeState:
         entity = self._core.catalogue.entities.get(path.strip("/").casefold())
         if entity is None or not isinstance(entity.root.description, kind):
             raise errors.entity_not_found(path)
