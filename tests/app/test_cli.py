@@ -15,7 +15,7 @@ import pytest
 
 from etagere.testing import ServerProcess, StartFailed
 
-free_ports = [f"--{name}-port=0" for name in ("blob", "queue", "table", "admin")]
+free_ports = [f"--{name}-port=0" for name in "blob queue table amqp amqps bus-admin admin".split()]
 key = "a2V5IG9uZQ=="
 
 

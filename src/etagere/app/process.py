@@ -25,8 +25,8 @@ class Process:
         self.settings = settings
         self.foundation: Foundation = lay(settings, clock)
         self.services: list[StorageService] = compose(self.foundation)
-        self._http = HttpServer(HttpLimits())
-        self._tls = make_tls(settings.tls_cert, settings.tls_key)
+        self.http = HttpServer(HttpLimits())
+        self.tls = make_tls(settings.tls_cert, settings.tls_key)
 
     async def listen(self, ports: Mapping[str, int], *, shared: bool) -> dict[str, int]:
         """Start the storage services; returns the ports that they got."""
@@ -42,15 +42,13 @@ class Process:
         self, handler: Handler, host: str, port: int, flag: str, *, shared: bool = False
     ) -> int:
         try:
-            listener = await self._http.listen(
-                handler, host, port, tls=self._tls, shared_port=shared
-            )
+            listener = await self.http.listen(handler, host, port, tls=self.tls, shared_port=shared)
         except CannotListen as error:
             raise Unusable(f"{flag}: {error}") from error
         return listener.port
 
     async def stop(self) -> None:
-        await self._http.stop(stop_seconds_max)
+        await self.http.stop(stop_seconds_max)
         await self.foundation.close()
 
     async def obey(self, command: str, fields: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import difflib
 import time
 from contextlib import ExitStack
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from etagere.app.admin import Admin
 from etagere.app.background import Background
@@ -20,6 +20,9 @@ from etagere.base.clock import Timestamp
 from etagere.kv.contract import StoreUnusable
 from etagere.servers.faults import Armed, places
 from etagere.servers.real import VirtualClock
+
+if TYPE_CHECKING:
+    from etagere.app.bus import Bus
 
 _connectable: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - looked up
 
@@ -40,6 +43,7 @@ class Server:
         self._held = held
         self._workers = workers
         self._background: Background | None = None
+        self._bus: Bus | None = None
         self._fault_ids = count(1)
         self._began = time.monotonic()
         self._changed: dict[str, AccountEntry | None] = {}
@@ -77,6 +81,8 @@ class Server:
         admin_port = await process.listen_with(
             Admin(self), settings.admin_host, settings.admin_port, "--admin-port"
         )
+        if "bus" in settings.services:
+            await self._start_bus()
         if workers is not None:
             try:
                 await workers.start(ports, self._state)
@@ -87,6 +93,15 @@ class Server:
             self.urls[name] = self.url(settings.host, port) + "/" + next(iter(settings.accounts))
         self.urls["admin"] = self.url(settings.admin_host, admin_port)
 
+    async def _start_bus(self) -> None:
+        from etagere.app.bus import Bus  # noqa: PLC0415 - only what is used
+
+        self._bus = await Bus.start(self.foundation, self.process.http, self.process.tls)
+        for name, port in self._bus.ports.items():
+            scheme = "http" if name == "bus-admin" else name
+            host = _connectable.get(self.settings.host, self.settings.host)
+            self.urls[name] = f"{scheme}://{host}:{port}"
+
     def url(self, host: str, port: int) -> str:
         scheme = "http" if self.settings.tls_cert is None else "https"
         name = _connectable.get(host, host)
@@ -96,6 +111,8 @@ class Server:
         """No new work, work in hand finished, listeners closed, everything on stable storage."""
         if self._background is not None:
             await self._background.stop()
+        if self._bus is not None:
+            await self._bus.stop()
         stopping = [self.process.stop()]
         if self._workers is not None:
             stopping.append(self._workers.stop())
@@ -154,6 +171,8 @@ class Server:
 
     async def reset(self) -> None:
         await self.foundation.reset()
+        if self._bus is not None:
+            await self._bus.reset()
         self._wake()
 
     async def reset_account(self, name: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 services_known: Final = ("blob", "queue", "table", "files", "dfs", "smb", "bus")
-services_available: Final = ("blob", "queue", "table")
+services_available: Final = ("blob", "queue", "table", "bus")
 """Those that this version has; the others keep their names and ports."""
 
 development_namespace: Final = "sbemulatorns"
