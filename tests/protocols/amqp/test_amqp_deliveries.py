@@ -230,6 +230,15 @@ def test_acknowledgements_come_before_the_detach_and_the_end(peer: Peer) -> None
     assert peer.heard() == [Disposition(True, 0, 1, True, accepted), Detach(0, True)]
 
 
+def test_a_request_is_acknowledged_before_its_answer(peer: Peer) -> None:
+    requests = _sender(peer, handle=0)
+    replies = _receiver(peer, handle=1)
+    _transfers(peer, [0])
+    peer.command(SettleReceived(requests, 0, accepted))
+    peer.command(SendTransfer(replies, _tag(0), b"", b"reply", settled=True))
+    assert [type(one) for one in peer.heard()] == [Disposition, Transfer]
+
+
 def test_what_the_sender_settles_itself_is_not_answered(peer: Peer) -> None:
     link = _sender(peer)
     _transfers(peer, [0, 1, 2])

@@ -257,6 +257,8 @@ class Deliveries:
         assert link.sends
         assert link.credit > 0
         session = link.session
+        if session.run_first >= 0 and session.run_role is _receiver:
+            self._outbox.flush_run(session)  # a request is acknowledged before its answer
         link.credit -= 1
         link.delivery_count = (link.delivery_count + 1) & serial_mask
         head = command.head
