@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.extents.contract import Extent, ExtentStore, ExtentWriter, new_extent_id
+from etagere.extents.encryption import Seal
 from etagere.extents.trailer import crc64
 
 inline_bytes_max: Final = 64 * 1024
@@ -31,6 +32,12 @@ class Received(NamedTuple):
     """b"" if it was not asked for."""
     crc64: bytes
     """CRC-64/NVME, little-endian as on the wire."""
+    seal: Seal | None = None
+    """What its extent is encrypted with, and its bytes are to be when they become a row's."""
+
+    def sealed(self, row_id: int, data: bytes) -> bytes:
+        """Some of its bytes, as a row of their own stores them."""
+        return data if self.seal is None else self.seal.apply_to_row(row_id, data)
 
 
 async def spool(

@@ -8,6 +8,7 @@ from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
+from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common.headers import body_length, integer
 from etagere.frontends.common.message import Response
@@ -30,7 +31,7 @@ async def put(call: BlobCall) -> Response:
             append_blobs.put,
             where=where,
             guard=call.guard(),
-            wanted=new_blob(call, standard=True),
+            wanted=new_blob(call, standard=True, seal=await seal_of(call)),
             keeping=call.keeping(),
         ),
     )
@@ -41,7 +42,9 @@ async def append_block(call: BlobCall) -> Response:
     where, guard, conditions = call.base(), call.guard(), append_conditions(call)
     if body_length(call.request) == 0:
         raise invalid_header("Content-Length", "0")
-    body = await receive(call, decode.limit_for(call.version, block_bytes_max), md5=False)
+    body = await receive(
+        call, decode.limit_for(call.version, block_bytes_max), md5=False, seal=await seal_of(call)
+    )
     appended = await call.blobs.keep(
         where.part,
         body,
@@ -83,7 +86,7 @@ def appended_headers(appended: Appended) -> dict[str, str]:
         **validators(record),
         "x-ms-blob-append-offset": str(appended.offset),
         "x-ms-blob-committed-block-count": str(record.block_count),
-        "x-ms-request-server-encrypted": "true",
+        **request_encrypted(record),
     }
 
 

@@ -14,6 +14,7 @@ from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import check_document_digests
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.containers import leased_response
+from etagere.frontends.blob_rest.encryption import customer_key, keyed, seal_of, unlocking
 from etagere.frontends.blob_rest.page_blobs import page_properties
 from etagere.frontends.blob_rest.tiers import tier_headers
 from etagere.frontends.common import xml
@@ -35,7 +36,10 @@ range_digest_bytes_max: Final = 4 * 1024 * 1024
 async def get(call: BlobCall) -> Response:
     wanted = parse_read_range(call.request.headers)
     digest = _range_digest(call, ranged=wanted is not None)
-    download = await call.blobs.open_download(call.where(), call.guard(), wanted)
+    customer = customer_key(call.request)
+    unlock = unlocking(call, call.account.name, customer)
+    guard = keyed(call.guard(), customer)
+    download = await call.blobs.open_download(call.where(), guard, wanted, unlock)
     record, part = download.record, download.part
     headers = encode.blob_headers(record, call.blobs.clock.now())
     _override(call.grant.overrides, headers)
@@ -109,7 +113,7 @@ async def get_metadata(call: BlobCall) -> Response:
 
 
 async def _read(call: BlobCall) -> BlobRecord:
-    where, guard = call.where(), call.guard()
+    where, guard = call.where(), keyed(call.guard(), customer_key(call.request))
     return (await call.blobs.read(partial(blobs.read, where=where, guard=guard))).record
 
 
@@ -123,6 +127,7 @@ async def set_metadata(call: BlobCall) -> Response:
             guard=call.guard(),
             metadata=metadata(call.request),
             keeping=call.keeping(),
+            seal=await seal_of(call),
         ),
     )
     return Response(200, encode.written(record))
@@ -166,6 +171,7 @@ async def snapshot(call: BlobCall) -> Response:
             guard=call.guard(),
             metadata=metadata(call.request),
             keeping=call.keeping(),
+            seal=await seal_of(call),
         ),
     )
     headers = encode.written(current)

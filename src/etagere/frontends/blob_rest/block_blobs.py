@@ -13,6 +13,7 @@ from etagere.frontends.blob_rest.bodies import (
 )
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
+from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common.headers import body_length, encode_base64
 from etagere.frontends.common.message import Response
@@ -24,9 +25,10 @@ async def put(call: BlobCall) -> Response:
     where = call.base()
     check_blob_name(where.name)
     guard = call.guard()
-    wanted = new_blob(call, standard=True)
+    seal = await seal_of(call)
+    wanted = new_blob(call, standard=True, seal=seal)
     limit = decode.limit_for(call.version, decode.put_blob_bytes_max)
-    body = await receive(call, limit, md5=True, also=wanted.headers.md5)
+    body = await receive(call, limit, md5=True, seal=seal, also=wanted.headers.md5)
     record = await call.blobs.keep(
         where.part,
         body,
@@ -54,13 +56,14 @@ async def put_block(call: BlobCall) -> Response:
     if body_length(request) == 0:
         raise invalid_header("Content-Length", "0")
     limit = decode.limit_for(call.version, decode.block_bytes_max)
-    body = await receive(call, limit, md5=False)
+    seal = await seal_of(call)
+    body = await receive(call, limit, md5=False, seal=seal)
     await call.blobs.keep(
         where.part,
         body,
         partial(block_blobs.stage, where=where, guard=guard, block_id=block_id, received=body),
     )
-    return Response(201, {**transfer_digest(call, body), "x-ms-request-server-encrypted": "true"})
+    return Response(201, {**transfer_digest(call, body), **request_encrypted(seal)})
 
 
 async def put_block_list(call: BlobCall) -> Response:
@@ -68,7 +71,7 @@ async def put_block_list(call: BlobCall) -> Response:
     where = call.base()
     check_blob_name(where.name)
     guard = call.guard()
-    wanted = new_blob(call, standard=False)
+    wanted = new_blob(call, standard=False, seal=await seal_of(call))
     body_length(request)
     data = await request.body.read(decode.block_list_bytes_max)
     check_document_digests(request, data)

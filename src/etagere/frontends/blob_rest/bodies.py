@@ -5,6 +5,7 @@ import hashlib
 from awscrt.checksums import crc64nvme
 
 from etagere.base.errors import Refused
+from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.headers import body_length, digest, encode_base64
@@ -12,7 +13,9 @@ from etagere.frontends.common.message import Request
 from etagere.services.blob.received import Received
 
 
-async def receive(call: BlobCall, limit: int, *, md5: bool, also: bytes = b"") -> Received:
+async def receive(
+    call: BlobCall, limit: int, *, md5: bool, seal: Seal | None, also: bytes = b""
+) -> Received:
     """Take the body in, with its digests, and check it against those that the client sent.
 
     `also` is another MD5 that the body must have (Put Blob's x-ms-blob-content-md5), or b"".
@@ -23,7 +26,7 @@ async def receive(call: BlobCall, limit: int, *, md5: bool, also: bytes = b"") -
         raise decode.too_large(limit)
     sent_md5, sent_crc64 = _sent_digests(request)
     body = await call.blobs.receive(
-        request.body.chunks(), length, limit, md5=md5 or sent_md5 is not None
+        request.body.chunks(), length, limit, md5=md5 or sent_md5 is not None, seal=seal
     )
     try:
         _compare_md5(sent_md5, body.md5)

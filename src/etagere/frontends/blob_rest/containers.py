@@ -6,6 +6,7 @@ from typing import Final
 from etagere.base.errors import Refused, invalid_query
 from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.encryption import named_scope
 from etagere.frontends.blob_rest.names import check_container_name
 from etagere.frontends.common import access_policy_xml
 from etagere.frontends.common.headers import (
@@ -36,7 +37,7 @@ async def create(call: BlobCall) -> Response:
     wanted = CreateContainer(
         metadata=metadata(request),
         public_access=access,
-        default_scope=_scope(call),
+        default_scope=named_scope(request, "x-ms-default-encryption-scope") or "",
         deny_scope_override=boolean(request, "x-ms-deny-encryption-scope-override"),
         versioned_immutability=boolean(
             request,
@@ -49,11 +50,6 @@ async def create(call: BlobCall) -> Response:
         (where.part, where.account_part), partial(containers.create, where=where, wanted=wanted)
     )
     return Response(201, validators(record))
-
-
-def _scope(call: BlobCall) -> str:
-    scope = call.header("x-ms-default-encryption-scope") or ""
-    return "" if scope == encode.default_scope_name else scope
 
 
 def _check_public(call: BlobCall, access: PublicAccess) -> None:

@@ -8,9 +8,18 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from etagere.base.errors import Refused, invalid_header, missing_query
+from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode, encode, tiers
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
+from etagere.frontends.blob_rest.encryption import (
+    customer_key,
+    keyed,
+    request_encrypted,
+    seal_of,
+    source_key,
+    unlocking,
+)
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.sources import (
     OtherUrl,
@@ -33,13 +42,14 @@ from etagere.kernel.conditions import (
 )
 from etagere.kernel.ranges import RequestedRange, parse_range
 from etagere.services.blob import block_blobs, copies, remote_copies
-from etagere.services.blob.copies import CopyBlob, TagOption
+from etagere.services.blob.copies import CopyBlob, SealedOtherwise, TagOption
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.received import Received
-from etagere.services.blob.records import BlobRecord
+from etagere.services.blob.records import BlobRecord, BlobType
 
 sync_bytes_max: Final = 256 * 1024 * 1024
+source_keys_since: Final = "2026-04-06"
 put_from_url_bytes_max: Final = 5000 * 1024 * 1024
 block_from_url_bytes_max: Final = (
     ("2019-12-12", 4000 * 1024 * 1024),
@@ -47,7 +57,9 @@ block_from_url_bytes_max: Final = (
 )
 
 
-def _wanted(call: BlobCall, kind: SourceKind, copy_id: str, bytes_max: int | None) -> CopyBlob:
+async def _wanted(
+    call: BlobCall, kind: SourceKind, copy_id: str, bytes_max: int | None
+) -> CopyBlob:
     request = call.request
     option = (call.header("x-ms-copy-source-tag-option") or "REPLACE").upper()
     if option not in ("REPLACE", "COPY"):
@@ -57,7 +69,7 @@ def _wanted(call: BlobCall, kind: SourceKind, copy_id: str, bytes_max: int | Non
     return CopyBlob(
         copy_id=copy_id,
         source_url=required(request, "x-ms-copy-source"),
-        new=new_blob(call, standard=False),
+        new=new_blob(call, standard=False, seal=await seal_of(call)),
         tag_option=TagOption(option),
         priority=tiers.priority(request),
         source_conditions=parse_conditions(request.headers, source_headers),
@@ -70,13 +82,13 @@ async def copy(call: BlobCall) -> Response:
     """Copy Blob: from this server it is done at once, from elsewhere it goes on."""
     where, guard, keeping = call.base(), call.guard(), call.keeping()
     check_blob_name(where.name)
-    wanted = _wanted(call, SourceKind.COPY, call.blobs.entropy.uuid(), None)
+    wanted = await _wanted(call, SourceKind.COPY, call.blobs.entropy.uuid(), None)
     source = await find_source(call, same_account_is_enough=True)
     if isinstance(source, OwnBlob):
-        record = await copies.copy(call.blobs, source.where, where, guard, wanted, keeping)
+        record = await _copy(call, source, wanted)
     else:
         record = await remote_copies.start(
-            call.blobs, where, guard, wanted, source.headers, keeping
+            call.blobs, call.account.name, where, guard, wanted, source.headers, keeping
         )
     return Response(202, _copied(record))
 
@@ -92,10 +104,10 @@ def _copied(record: BlobRecord) -> dict[str, str]:
 async def copy_from_url(call: BlobCall) -> Response:
     """Copy Blob From URL: done when it answers, up to 256 MiB."""
     check_blob_name(call.base().name)
-    wanted = _wanted(call, SourceKind.FROM_URL, call.blobs.entropy.uuid(), sync_bytes_max)
+    wanted = await _wanted(call, SourceKind.FROM_URL, call.blobs.entropy.uuid(), sync_bytes_max)
     source = await _verified_source(call, same_account_is_enough=True)
     if isinstance(source, OtherUrl):
-        taken = await _take(call, source, None, sync_bytes_max)
+        taken = await _take(call, source, None, sync_bytes_max, wanted.new.seal)
         record = await _put_taken(call, taken, wanted, copied=True)
         return Response(202, _copied(record))
     record = await _copy_own(call, source, wanted)
@@ -107,7 +119,7 @@ async def put_from_url(call: BlobCall) -> Response:
     _must_be_empty(call)
     where = call.base()
     check_blob_name(where.name)
-    wanted = _wanted(call, SourceKind.FROM_URL, "", put_from_url_bytes_max)
+    wanted = await _wanted(call, SourceKind.FROM_URL, "", put_from_url_bytes_max)
     with_properties = boolean(call.request, "x-ms-copy-source-blob-properties", default=True)
     own_headers = decode.content_headers(call.request, standard=False)
     replaces = not with_properties or decode.names_content_headers(call.request.headers)
@@ -116,7 +128,7 @@ async def put_from_url(call: BlobCall) -> Response:
     md5 = digest(call.request, "x-ms-source-content-md5", "md5")
     if isinstance(source, OtherUrl) or md5 is not None:
         # A digest of the source can only be compared with bytes that were read.
-        taken = await _take(call, source, None, put_from_url_bytes_max)
+        taken = await _take(call, source, None, put_from_url_bytes_max, wanted.new.seal)
         _compare(md5, taken.body.md5)
         record = await _put_taken(call, taken, wanted, copied=False)
     else:
@@ -135,7 +147,8 @@ async def put_block_from_url(call: BlobCall) -> Response:
     source = await _verified_source(call, same_account_is_enough=False)
     wanted = _source_range(call)
     limit = decode.limit_for(call.version, block_from_url_bytes_max)
-    body = (await _take(call, source, wanted, limit)).body
+    seal = await seal_of(call)
+    body = (await _take(call, source, wanted, limit, seal)).body
     if not body.size:
         raise invalid_header("x-ms-copy-source", required(call.request, "x-ms-copy-source"))
     check_source_digests(call, body)
@@ -144,7 +157,7 @@ async def put_block_from_url(call: BlobCall) -> Response:
         body,
         partial(block_blobs.stage, where=where, guard=guard, block_id=block_id, received=body),
     )
-    headers = {"x-ms-request-server-encrypted": "true"}
+    headers = request_encrypted(seal)
     if "x-ms-source-content-md5" in call.request.headers:
         headers["Content-MD5"] = encode_base64(body.md5)
     else:
@@ -201,13 +214,37 @@ async def _verified_source(call: BlobCall, *, same_account_is_enough: bool) -> O
         raise cannot_verify(refused) from None
 
 
-async def _copy_own(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:
+_unreadable: Final = frozenset(
+    {
+        "BlobNotFound",
+        "BlobArchived",
+        "BlobUsesCustomerSpecifiedEncryption",
+        "BlobDoesNotUseCustomerSpecifiedEncryption",
+    }
+)
+
+
+async def _copy(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:
+    """Share the source's bytes or, if they are encrypted otherwise, read and write them."""
+    wanted = replace(wanted, from_elsewhere=source.account != call.account.name)
     try:
         return await copies.copy(
             call.blobs, source.where, call.base(), call.guard(), wanted, call.keeping()
         )
+    except SealedOtherwise:
+        taken = await _read_own(call, source, None, put_from_url_bytes_max, wanted.new.seal)
+        assert taken.record is not None
+        if taken.record.kind is not BlobType.BLOCK and not wanted.block_blob:
+            await call.blobs.discard(taken.body)
+            raise Refused("BlobUsesCustomerSpecifiedEncryption") from None
+        return await _put_taken(call, taken, wanted, copied=bool(wanted.copy_id))
+
+
+async def _copy_own(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:
+    try:
+        return await _copy(call, source, wanted)
     except Refused as refused:
-        if refused.code in ("BlobNotFound", "BlobArchived"):
+        if refused.code in _unreadable:
             raise cannot_verify(refused) from None
         raise
 
@@ -217,6 +254,8 @@ class _Taken(NamedTuple):
 
     body: Received
     headers: dict[str, str]
+    record: BlobRecord | None = None
+    """The source, if it is a blob of this server."""
 
 
 async def _take(
@@ -224,10 +263,11 @@ async def _take(
     source: OwnBlob | OtherUrl,
     wanted: RequestedRange | None,
     bytes_max: int,
+    seal: Seal | None,
 ) -> _Taken:
     """Read a source, under the request's source conditions; raises CannotVerifyCopySource."""
     if isinstance(source, OwnBlob):
-        return await _take_own(call, source, wanted, bytes_max)
+        return await _take_own(call, source, wanted, bytes_max, seal)
     headers = dict(source.headers)
     for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
         value = call.header(f"x-ms-source-{name}")
@@ -242,7 +282,9 @@ async def _take(
         fetched = await call.blobs.fetcher.fetch(source.url, headers)
         with closing(fetched):
             _check_fetched(fetched, ranged=wanted is not None)
-            body = await call.blobs.receive(fetched.chunks, fetched.length, bytes_max, md5=True)
+            body = await call.blobs.receive(
+                fetched.chunks, fetched.length, bytes_max, md5=True, seal=seal
+            )
     except CannotFetch as failure:
         raise Refused("CannotVerifyCopySource", status=404) from failure
     return _Taken(body, dict(fetched.headers))
@@ -261,21 +303,39 @@ def _check_fetched(fetched: Fetched, *, ranged: bool) -> None:
 
 
 async def _take_own(
-    call: BlobCall, source: OwnBlob, wanted: RequestedRange | None, bytes_max: int
+    call: BlobCall,
+    source: OwnBlob,
+    wanted: RequestedRange | None,
+    bytes_max: int,
+    seal: Seal | None,
 ) -> _Taken:
-    conditions = parse_conditions(call.request.headers, source_headers)
     try:
-        download = await call.blobs.open_download(
-            source.where, Guard(conditions, None, call.version), wanted
-        )
+        return await _read_own(call, source, wanted, bytes_max, seal)
     except Refused as refused:
         raise cannot_verify(refused) from None
+
+
+async def _read_own(
+    call: BlobCall,
+    source: OwnBlob,
+    wanted: RequestedRange | None,
+    bytes_max: int,
+    seal: Seal | None,
+) -> _Taken:
+    """Read a blob of this server, with a key of its own if it has one, and seal it anew."""
+    conditions = parse_conditions(call.request.headers, source_headers)
+    customer = customer_key(call.request, source_key)
+    if customer is not None and call.version < source_keys_since:
+        raise invalid_header("x-ms-version", call.version)
+    guard = keyed(Guard(conditions, None, call.version), customer)
+    unlock = unlocking(call, source.account, customer)
+    download = await call.blobs.open_download(source.where, guard, wanted, unlock)
     body = await call.blobs.receive(
-        _chunks(download.body), download.part.length, bytes_max, md5=True
+        _chunks(download.body), download.part.length, bytes_max, md5=True, seal=seal
     )
     record = download.record
     headers = encode.blob_headers(record, call.blobs.clock.now())
-    return _Taken(body, {name.lower(): value for name, value in headers.items()})
+    return _Taken(body, {name.lower(): value for name, value in headers.items()}, record)
 
 
 async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -291,8 +351,12 @@ async def _put_taken(
     call: BlobCall, taken: _Taken, wanted: CopyBlob, *, copied: bool
 ) -> BlobRecord:
     where, guard, keeping = call.base(), call.guard(), call.keeping()
+    tags = wanted.new.tags
+    if taken.record is not None and wanted.tag_option is TagOption.COPY:
+        tags = taken.record.tags
     new = replace(
         wanted.new,
+        tags=tags,
         headers=wanted.headers or remote_copies.source_headers(taken.headers),
         metadata=wanted.new.metadata or remote_copies.source_metadata(taken.headers),
     )

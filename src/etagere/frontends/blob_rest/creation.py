@@ -1,13 +1,15 @@
 """What a request says of the blob that it creates (Azure: 'Put Blob', request headers)."""
 
+from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode, immutability, tiers
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.headers import metadata
 from etagere.services.blob.creation import NewBlob
 
 
-def new_blob(call: BlobCall, *, standard: bool) -> NewBlob:
-    """With `standard`, plain HTTP headers stand in for missing x-ms-blob-content-* ones."""
+def new_blob(call: BlobCall, *, standard: bool, seal: Seal | None) -> NewBlob:
+    """With `standard`, plain HTTP headers stand in for missing x-ms-blob-content-* ones; `seal` is
+    what `encryption.seal_of` found."""
     request = call.request
     return NewBlob(
         headers=decode.content_headers(request, standard=standard),
@@ -15,5 +17,6 @@ def new_blob(call: BlobCall, *, standard: bool) -> NewBlob:
         tags=decode.tags_header(request),
         tier=tiers.tier(request, call.version),
         immutability=immutability.wanted(call),
+        seal=seal,
         may_overwrite=call.grant.may_overwrite,
     )

@@ -5,6 +5,12 @@ from typing import Final
 from urllib.parse import quote
 
 from etagere.base.clock import Timestamp
+from etagere.frontends.blob_rest.encryption import (
+    default_scope_name,
+    request_encrypted,
+    seal_elements,
+    seal_headers,
+)
 from etagere.frontends.blob_rest.immutability import (
     immutability_elements,
     immutability_headers,
@@ -48,7 +54,6 @@ access_names: Final = {
     PublicAccess.BLOB: "blob",
     PublicAccess.CONTAINER: "container",
 }
-default_scope_name: Final = "$account-encryption-key"
 encoded_names_since: Final = "2021-02-12"
 
 
@@ -80,7 +85,7 @@ def container_headers(record: ContainerRecord, now: Timestamp) -> dict[str, str]
 def written(record: BlobRecord) -> dict[str, str]:
     """What operations that write a blob say of it."""
     headers = validators(record)
-    headers["x-ms-request-server-encrypted"] = "true"
+    headers.update(request_encrypted(record))
     if record.version:
         headers["x-ms-version-id"] = format_iso(Timestamp(record.version))
     return headers
@@ -104,6 +109,8 @@ def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
     headers["x-ms-blob-type"] = type_names[record.kind]
     headers["x-ms-creation-time"] = format_http_date(Timestamp(record.created))
     headers["x-ms-server-encrypted"] = "true"
+    if record.scope or record.key_sha256:
+        headers.update(seal_headers(record))
     if not record.snapshot:
         headers.update(lease_headers(record, now))
         if record.version:
@@ -279,7 +286,9 @@ def _blob(
         "</Properties>",
     ]
     if "metadata" in included:
-        parts.append(_metadata(record.metadata))
+        # What a customer's key encrypts is listed to nobody.
+        sealed = bool(record.key_sha256 and record.metadata)
+        parts.append('<Metadata Encrypted="true" />' if sealed else _metadata(record.metadata))
     if "tags" in included and record.tags:
         parts.append(tag_set(record.tags))
     parts.append("</Blob>")
@@ -333,6 +342,8 @@ def _blob_properties(record: BlobRecord, now: Timestamp, included: frozenset[str
     if "copy" in included and record.copy is not None:
         text += _copy_properties(record.copy)
     text += "<ServerEncrypted>true</ServerEncrypted>"
+    if record.scope or record.key_sha256:
+        text += seal_elements(record)
     if record.sealed:
         text += "<Sealed>true</Sealed>"
     if record.immutability != mutable:

@@ -14,6 +14,10 @@ blob: Final[Mapping[str, WireError]] = {
     "BlobBeingRehydrated": WireError(
         409, "This operation is not permitted because the blob is being rehydrated."
     ),
+    "BlobDoesNotUseCustomerSpecifiedEncryption": WireError(
+        409,
+        "The blob is not encrypted with customer specified encryption, but one was provided in the request.",
+    ),
     "BlobImmutableDueToLegalHold": WireError(
         409,
         "This operation is not permitted as the blob is immutable due to one or more legal holds.",
@@ -160,6 +164,10 @@ blob: Final[Mapping[str, WireError]] = {
     "PreviousSnapshotNotFound": WireError(409, "The previous snapshot is not found."),
     "PreviousSnapshotOperationNotSupported": WireError(
         409, "Differential Get Page Ranges is not supported on the previous snapshot."
+    ),
+    "RequestForbiddenByContainerEncryptionPolicy": WireError(
+        403,
+        "The request is forbidden by the container's encryption policy: it must use the default encryption scope.",
     ),
     "SequenceNumberConditionNotMet": WireError(
         412, "The sequence number condition specified was not met."

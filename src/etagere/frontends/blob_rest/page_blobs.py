@@ -18,6 +18,7 @@ from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall, moment
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.decode import too_large
+from etagere.frontends.blob_rest.encryption import seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common import xml
 from etagere.frontends.common.addressing import decode, resolve
@@ -62,7 +63,7 @@ async def put(call: BlobCall) -> Response:
             page_blobs.put,
             where=where,
             guard=call.guard(),
-            wanted=new_blob(call, standard=True),
+            wanted=new_blob(call, standard=True, seal=await seal_of(call)),
             size=size,
             sequence=sequence,
             keeping=call.keeping(),
@@ -100,7 +101,7 @@ async def _update(call: BlobCall) -> Response:
     length = body_length(call.request)
     if length > write_bytes_max:
         raise too_large(write_bytes_max)
-    body = await receive(call, write_bytes_max, md5=False)
+    body = await receive(call, write_bytes_max, md5=False, seal=await seal_of(call))
     if body.size != pages.length:
         await call.blobs.discard(body)
         raise invalid_header("Content-Length", str(length))

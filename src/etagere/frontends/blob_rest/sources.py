@@ -101,6 +101,8 @@ def cannot_verify(refused: Refused) -> Refused:
         "ResourceNotFound": 404,
         "NoAuthenticationInformation": 401,
         "BlobArchived": 409,
+        "BlobUsesCustomerSpecifiedEncryption": 409,
+        "BlobDoesNotUseCustomerSpecifiedEncryption": 409,
     }
     status = refused.status or statuses.get(refused.code, 403)
     return Refused(

@@ -22,6 +22,7 @@ from etagere.kv.contract import Tx
 from etagere.services.blob import content
 from etagere.services.blob.blobs import Where, must_be, must_exist, save, stand
 from etagere.services.blob.creation import NewBlob, make_way, new_record
+from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
 from etagere.services.blob.immutability import must_be_mutable
@@ -75,6 +76,7 @@ async def append(
     if record.sealed:
         raise Refused("BlobIsSealed")
     must_be_mutable(record, tx.now)
+    must_match(record, received.seal)
     offset = record.size
     conditions.check(offset, received.size)
     if record.block_count >= committed_blocks_max:

@@ -22,6 +22,7 @@ from etagere.services.blob import content, keys
 from etagere.services.blob.blobs import Where, must_be, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.creation import NewBlob, make_way, new_record
+from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
 from etagere.services.blob.received import Received, keep
@@ -124,6 +125,9 @@ async def stage(tx: Tx, where: Where, guard: Guard, block_id: bytes, received: R
     elif guard.lease_id is not None:
         use(None, guard.lease_id, tx.now, LeaseKind.BLOB, Use.WRITE)
     marker = await _unfinished(tx, home, where.name)
+    kept = marker or record
+    if kept is not None:
+        must_match(kept, received.seal)
     await _check_id_length(tx, home, record, marker, block_id)
     key = keys.staged(home.generation, where.name, block_id)
     replaced = await tx.get(home.part, key)
@@ -139,6 +143,8 @@ async def stage(tx: Tx, where: Where, guard: Guard, block_id: bytes, received: R
         id_length=len(block_id),
         count=count,
         last_staged=tx.now,
+        scope="" if received.seal is None else received.seal.scope,
+        key_sha256=b"" if received.seal is None else received.seal.key_sha256,
     )
     tx.put(
         home.part, keys.unfinished(home.generation, where.name), uncommitted_blobs.encode(updated)
@@ -202,6 +208,9 @@ async def commit(
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
     if old is not None:
         must_be(old, BlobType.BLOCK)
+    kept = await _unfinished(tx, home, where.name) or old
+    if kept is not None and blocks:
+        must_match(kept, wanted.seal)
     committed = await _committed(tx, home, old, blocks)
     staged: dict[bytes, Piece | None] = {}
     pieces = [await _look_up(tx, home, where.name, block, committed, staged) for block in blocks]

@@ -197,7 +197,10 @@ class Part(NamedTuple):
     extent: bytes
     extent_size: int
     offset: int
+    """In the extent or the row."""
     size: int
+    inline: int = 0
+    """The row that the bytes at hand are from."""
 
 
 def zeros(size: int) -> Part:
@@ -218,7 +221,7 @@ async def part_of(
     if raw is None:
         raise ContentGone
     whole = size == len(raw)
-    return Part(raw if whole else raw[first : first + size], b"", 0, 0, size)
+    return Part(raw if whole else raw[first : first + size], b"", 0, first, size, inline)
 
 
 async def parts_of(

@@ -23,6 +23,7 @@ from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
 from etagere.extents import references
 from etagere.extents.contract import ExtentGone, ExtentId
+from etagere.extents.encryption import Seal
 from etagere.kernel.conditions import (
     Conditions,
     Current,
@@ -38,6 +39,7 @@ from etagere.services.blob import content, keys, tiers
 from etagere.services.blob.blobs import Where, find, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.creation import NewBlob, make_way, new_record
+from etagere.services.blob.encryption import is_sealed_by
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
 from etagere.services.blob.records import (
@@ -74,8 +76,14 @@ class CopyBlob:
     source_conditions: Conditions = unconditional
     source_kind: SourceKind = SourceKind.COPY
     bytes_max: int | None = None
+    from_elsewhere: bool = False
+    """From another account, whose scopes have other keys."""
     block_blob: bool = False
     """Make a block blob without a block list, whatever the source is (Put Blob From URL)."""
+
+
+class SealedOtherwise(Exception):  # noqa: N818 - names what was found
+    """The source's bytes are not encrypted as the copy's will be: they have to be read."""
 
 
 class Borrowed(NamedTuple):
@@ -148,6 +156,8 @@ async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Parti
         if verdict is not Verdict.PROCEED:
             raise Refused(verdict.code, status=verdict.status)
     _check_reach(record, wanted, tx.now)
+    if not is_sealed_by(record, wanted.new.seal) or (wanted.new.seal and wanted.from_elsewhere):
+        raise SealedOtherwise
     if wanted.bytes_max is not None and record.size > wanted.bytes_max:
         raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
     home = standing.home
@@ -197,7 +207,7 @@ async def _copy_borrowed(
         tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.new.tags,
     )
     # Before the old blob lets go of its pieces: it may be the source.
-    pieces = await _take_hold(tx, home, borrowed)
+    pieces = await _take_hold(tx, home, borrowed, wanted.new.seal)
     await make_way(tx, home, where.name, old, new, kind, keeping)
     made = new_record(tx, home, where.name, old, new, kind, lease, keeping, size=record.size)
     made.pieces, made.list_id = await content.lay_out(tx, home, pieces)
@@ -230,7 +240,7 @@ def as_block_blob(wanted: CopyBlob, headers: ContentHeaders | None) -> CopyBlob:
     return replace(wanted, block_blob=True, headers=headers)
 
 
-async def _take_hold(tx: Tx, home: Home, borrowed: Borrowed) -> Sequence[Piece]:
+async def _take_hold(tx: Tx, home: Home, borrowed: Borrowed, seal: Seal | None) -> Sequence[Piece]:
     """Give the destination its own hold on each piece; returns them as it will list them."""
     if borrowed.home == home:
         await content.hold(tx, home, borrowed.pieces)
@@ -238,13 +248,16 @@ async def _take_hold(tx: Tx, home: Home, borrowed: Borrowed) -> Sequence[Piece]:
     extents = [piece.extent for piece in borrowed.pieces if piece.extent]
     if extents:
         await references.share(tx, home.part, extents)
-    return [_own(tx, home, borrowed, piece) for piece in borrowed.pieces]
+    return [_own(tx, home, borrowed, piece, seal) for piece in borrowed.pieces]
 
 
-def _own(tx: Tx, home: Home, borrowed: Borrowed, piece: Piece) -> Piece:
+def _own(tx: Tx, home: Home, borrowed: Borrowed, piece: Piece, seal: Seal | None) -> Piece:
     if piece.extent or not piece.size:
         return piece
     content_id = tx.stamp()
     data = borrowed.inline[piece.inline][piece.offset : piece.offset + piece.size]
+    if seal is not None:
+        plain = seal.apply_to_row(piece.inline, data, piece.offset)
+        data = seal.apply_to_row(content_id, plain)
     tx.put(home.part, keys.data(home.generation, content_id), data)
     return Piece(size=piece.size, inline=content_id, block_id=piece.block_id)

@@ -8,6 +8,7 @@ let go of.
 from dataclasses import dataclass, field
 
 from etagere.base.errors import Refused
+from etagere.extents.encryption import Seal
 from etagere.kernel.lease import Lease
 from etagere.kv.contract import Tx
 from etagere.services.blob import keys
@@ -30,6 +31,8 @@ class NewBlob:
     tags: dict[str, str] = field(default_factory=dict)
     tier: str = ""
     immutability: Immutability = mutable
+    seal: Seal | None = None
+    """What its content is encrypted with."""
     may_overwrite: bool = True
 
 
@@ -86,6 +89,8 @@ def new_record(
         tags=wanted.tags,
         lease=lease,
         immutability=wanted.immutability,
+        scope="" if wanted.seal is None else wanted.seal.scope,
+        key_sha256=b"" if wanted.seal is None else wanted.seal.key_sha256,
     )
     inherit(made, old, wanted.tier, tx.now)
     return made

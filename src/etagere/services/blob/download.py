@@ -1,6 +1,6 @@
 """Get Blob: one snapshot decides what is read; its bytes follow as the client takes them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Final, NamedTuple
@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from etagere.base.clock import Clock
 from etagere.base.errors import Refused
 from etagere.extents.contract import Extent, ExtentId, ExtentStore
+from etagere.extents.encryption import Seal, SealedExtents
 from etagere.kernel.ranges import RequestedRange, Slice, select, unsatisfied_content_range
 from etagere.kv.contract import Engine, ReadTx
 from etagere.services.blob import content, page_reading
@@ -29,6 +30,16 @@ class Download(NamedTuple):
     body: bytes | AsyncGenerator[bytes, None]
 
 
+Unlock = Callable[[BlobRecord], Awaitable[Seal | None]]
+"""Finds what an encrypted blob's content is decrypted with."""
+
+
+async def without_keys(record: BlobRecord) -> Seal | None:
+    """For readers that have none."""
+    del record
+    raise Refused("BlobUsesCustomerSpecifiedEncryption")
+
+
 class _Opened(NamedTuple):
     record: BlobRecord
     home: Home
@@ -43,14 +54,19 @@ async def open_download(
     where: Where,
     guard: Guard,
     wanted: RequestedRange | None,
+    unlock: Unlock,
 ) -> Download:
     """Check everything and find the bytes; a small blob's are there when this returns."""
     look = partial(_open, where=where, guard=guard, wanted=wanted)
     opened = await engine.read(look)
+    seal = None
+    if opened.record.scope or opened.record.key_sha256:
+        seal = await unlock(opened.record)
+        extents = extents if seal is None else SealedExtents(extents, seal)
     if opened.first.next_offset < opened.part.end:
         opened, holding = await open_pinned(engine, clock, opened, look)
-        return Download(opened.record, opened.part, _walk(engine, extents, opened, holding))
-    parts = opened.first.parts
+        return Download(opened.record, opened.part, _walk(engine, extents, seal, opened, holding))
+    parts = _unsealed(opened.first.parts, seal)
     if opened.part.length > gathered_bytes_max or any(part.extent for part in parts):
         return Download(opened.record, opened.part, _stream(extents, parts))
     body = parts[0].data if len(parts) == 1 else b""
@@ -83,6 +99,18 @@ async def _stretch(tx: ReadTx, home: Home, record: BlobRecord, start: int, end: 
     return Stretch(parts, end)
 
 
+def _unsealed(parts: list[Part], seal: Seal | None) -> list[Part]:
+    """With the rows' bytes decrypted; the extents' are, where they are read."""
+    if seal is None:
+        return parts
+    return [
+        part._replace(data=seal.apply_to_row(part.inline, part.data, part.offset))
+        if part.data
+        else part
+        for part in parts
+    ]
+
+
 async def _stream(extents: ExtentStore, parts: list[Part]) -> AsyncGenerator[bytes, None]:
     for part in parts:
         if part.extent:
@@ -98,13 +126,17 @@ async def _stream(extents: ExtentStore, parts: list[Part]) -> AsyncGenerator[byt
 
 
 async def _walk(
-    engine: Engine, extents: ExtentStore, opened: _Opened, holding: Holding | None
+    engine: Engine,
+    extents: ExtentStore,
+    seal: Seal | None,
+    opened: _Opened,
+    holding: Holding | None,
 ) -> AsyncGenerator[bytes, None]:
     end = opened.part.end
     parts, at = opened.first
     try:
         while True:
-            async with aclosing(_stream(extents, parts)) as pieces:
+            async with aclosing(_stream(extents, _unsealed(parts, seal))) as pieces:
                 async for piece in pieces:
                     yield piece
                     if holding is not None:

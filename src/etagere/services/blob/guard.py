@@ -24,6 +24,7 @@ from etagere.kernel.etag import etag_of
 from etagere.kernel.lease import Lease, LeaseKind, Use, use
 from etagere.kv.contract import Partition, ReadTx
 from etagere.services.blob import keys
+from etagere.services.blob.encryption import must_open
 from etagere.services.blob.records import (
     BlobRecord,
     ContainerRecord,
@@ -40,6 +41,8 @@ class Guard:
     conditions: Conditions = unconditional
     lease_id: str | None = None
     version: str = ""
+    key_sha256: bytes | None = None
+    """Of the customer's key that came with a read; None where no key is asked for."""
 
 
 unguarded: Final = Guard()
@@ -69,6 +72,8 @@ def admit_read(record: BlobRecord | None, guard: Guard, now: Timestamp) -> BlobR
         verdict = evaluate_read(guard.conditions, _current(record), guard.version or "9")
         if verdict is not Verdict.PROCEED:
             raise refusal(verdict, guard.conditions, record)
+    if guard.key_sha256 is not None:
+        must_open(record, guard.key_sha256)
     return record
 
 

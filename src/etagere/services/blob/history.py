@@ -19,6 +19,7 @@ import msgspec
 
 from etagere.base.clock import Timestamp, seconds
 from etagere.base.errors import Refused
+from etagere.extents.encryption import Seal
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import LeaseKind, Use, use
 from etagere.kv.contract import ReadTx, Tx
@@ -26,6 +27,7 @@ from etagere.kv.tuples import after
 from etagere.services.blob import content, keys, tag_index
 from etagere.services.blob.blobs import Where, drop_staged, find, must_exist, save, stand
 from etagere.services.blob.content import Home, sweep_topic
+from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_read, admit_write
 from etagere.services.blob.immutability import must_be_mutable, mutable
 from etagere.services.blob.records import BlobRecord, BlobType, blobs
@@ -139,7 +141,12 @@ async def _trashed(tx: ReadTx, home: Home, name: str) -> list[tuple[int, BlobRec
 
 
 async def snapshot(
-    tx: Tx, where: Where, guard: Guard, metadata: dict[str, str], keeping: Keeping
+    tx: Tx,
+    where: Where,
+    guard: Guard,
+    metadata: dict[str, str],
+    keeping: Keeping,
+    seal: Seal | None = None,
 ) -> tuple[BlobRecord, BlobRecord]:
     """Snapshot Blob: (the snapshot, the blob).  Without metadata of its own, the snapshot has the
     blob's metadata, ETag and Last-Modified."""
@@ -157,6 +164,7 @@ async def snapshot(
         admit_write(None, conditions, tx.now, WriteKind.UPDATE)
     record = must_exist(standing.record)
     must_be_online(record, tx.now)
+    must_match(record, seal)
     moment = tx.stamp()
     # A policy protects the blob that it was set on, and no copy of it.
     taken = msgspec.structs.replace(

@@ -9,6 +9,8 @@ while a new container of the same name already fills its own.
       names        name                          -> DirectoryEntry
       deleted      name, generation              -> DeletedContainer (soft delete)
       doomed       generation, name              -> nothing: rows and extents to sweep away
+      scopes       name                          -> ScopeKey: of an encryption scope; of "", what
+                                                    customers' keys are mixed with
     (container)
       container                                  -> ContainerRecord
       blob         gen, name                     -> BlobRecord: the current blob
@@ -46,6 +48,7 @@ _service: Final = "blob"
 _names: Final = 1
 _deleted: Final = 2
 _doomed: Final = 3
+_scopes: Final = 4
 
 
 @unique
@@ -129,6 +132,10 @@ def deleted_containers() -> Range:
 
 def doomed(generation: int, name: str) -> bytes:
     return pack(_doomed, generation, name)
+
+
+def scope_key(scope: str) -> bytes:
+    return pack(_scopes, scope)
 
 
 def all_doomed() -> Range:

@@ -18,6 +18,7 @@ from etagere.kv.contract import Tx
 from etagere.services.blob import page_map
 from etagere.services.blob.blobs import Standing, Where, must_be, must_exist, save, stand
 from etagere.services.blob.creation import NewBlob, make_way, new_record
+from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
 from etagere.services.blob.immutability import must_be_mutable
@@ -79,6 +80,7 @@ async def write(
     """Put Page, update: the body becomes the pages' content."""
     standing, lease = await _admit(tx, where, guard, conditions, pages)
     record = must_exist(standing.record)
+    must_match(record, received.seal)
     assert record.page_map is not None, "a page blob has a map"
     written = await page_map.write(tx, standing.home, record.page_map, pages.start, received)
     return _written(tx, standing, where, lease, written)

@@ -143,7 +143,7 @@ def _keep(tx: Tx, home: Home, received: Received, first: int, last: int, start: 
     whole = last - first == received.size
     content_id = tx.stamp()
     data = received.data if whole else received.data[first:last]
-    tx.put(home.part, keys.data(home.generation, content_id), data)
+    tx.put(home.part, keys.data(home.generation, content_id), received.sealed(content_id, data))
     return PagePiece(start, end, 0, inline=content_id)
 
 

@@ -2,10 +2,12 @@
 
 import msgspec
 
+from etagere.extents.encryption import Seal
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import Lease
 from etagere.kv.contract import Tx
 from etagere.services.blob.blobs import Standing, Where, must_exist, save, stand
+from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import (
     Keeping,
@@ -18,10 +20,16 @@ from etagere.services.blob.tiers import must_be_online
 
 
 async def set_metadata(
-    tx: Tx, where: Where, guard: Guard, metadata: dict[str, str], keeping: Keeping
+    tx: Tx,
+    where: Where,
+    guard: Guard,
+    metadata: dict[str, str],
+    keeping: Keeping,
+    seal: Seal | None,
 ) -> BlobRecord:
     standing = await stand(tx, where)
     lease = admit_write(standing.record, guard, tx.now, WriteKind.UPDATE)
+    must_match(must_exist(standing.record), seal)
     return await change(tx, standing, where.name, lease, keeping, metadata=metadata)
 
 

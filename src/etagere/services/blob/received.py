@@ -21,5 +21,9 @@ async def keep(tx: Tx, home: Home, received: Received, block_id: bytes = b"") ->
     if not received.size:
         return ()
     content_id = tx.stamp()
-    tx.put(home.part, keys.data(home.generation, content_id), received.data)
+    tx.put(
+        home.part,
+        keys.data(home.generation, content_id),
+        received.sealed(content_id, received.data),
+    )
     return (Piece(size=received.size, inline=content_id, block_id=block_id),)

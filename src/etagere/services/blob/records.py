@@ -170,6 +170,9 @@ class PendingCopy(msgspec.Struct, array_like=True):
     started: int
     keeps_metadata: bool
     """Whether the request gave metadata, so that the source's is not taken over."""
+    account: str = ""
+    scope: str = ""
+    """The encryption scope that the content will be in, and whose it is."""
 
 
 class StagedBlock(msgspec.Struct, array_like=True):
@@ -184,6 +187,16 @@ class UncommittedBlob(msgspec.Struct, array_like=True):
     id_length: int
     count: int
     last_staged: int
+    scope: str = ""
+    key_sha256: bytes = b""
+    """All staged blocks of one blob are encrypted alike."""
+
+
+class ScopeKey(msgspec.Struct, array_like=True):
+    """What an encryption scope encrypts with."""
+
+    key: bytes
+    created: int
 
 
 containers: Final = Codec(1, ContainerRecord)
@@ -192,6 +205,7 @@ deleted_containers: Final = Codec(1, DeletedContainer)
 blobs: Final = Codec(1, BlobRecord)
 staged_blocks: Final = Codec(1, StagedBlock)
 uncommitted_blobs: Final = Codec(1, UncommittedBlob)
+scope_keys: Final = Codec(1, ScopeKey)
 pending_copies: Final = Codec(1, PendingCopy)
 piece_pages: Final = Codec(1, tuple[Piece, ...])
 chunk_pieces: Final = Codec(1, tuple[PagePiece, ...])

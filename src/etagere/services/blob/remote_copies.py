@@ -49,19 +49,27 @@ _metadata_prefix: Final = "x-ms-meta-"
 
 async def start(
     service: BlobService,
+    account: str,
     where: Where,
     guard: Guard,
     wanted: CopyBlob,
     headers: dict[str, str],
     keeping: Keeping,
 ) -> BlobRecord:
-    """Begin; the copy goes on in this process when this has returned."""
+    """Begin; the copy goes on in this process when this has returned.
+
+    A customer's key would have to be kept until the copy is done, and it never is.
+    """
+    if wanted.new.seal is not None and wanted.new.seal.key_sha256:
+        raise Refused("InvalidHeaderValue", {"HeaderName": "x-ms-encryption-key"})
     pending = PendingCopy(
         copy_id=wanted.copy_id,
         url=wanted.source_url,
         headers=headers,
         started=service.clock.now(),
         keeps_metadata=bool(wanted.new.metadata),
+        account=account,
+        scope="" if wanted.new.seal is None else wanted.new.seal.scope,
     )
     record = await service.write(
         (where.part,),
@@ -117,12 +125,15 @@ async def _run(service: BlobService, where: Where, pending: PendingCopy) -> None
 async def _fetch(service: BlobService, pending: PendingCopy) -> tuple[Fetched, Received]:
     if service.fetcher is None:
         raise CannotFetch("This server fetches nothing from elsewhere.")
+    seal = None
+    if pending.scope:
+        seal = await service.vault.seal_of_scope(pending.account, pending.scope)
     fetched = await service.fetcher.fetch(pending.url, pending.headers)
     with contextlib.closing(fetched):
         if fetched.status != 200:
             raise CannotFetch(f"{fetched.status} The source answered with an error.")
         received = await service.receive(
-            fetched.chunks, fetched.length, remote_bytes_max, md5=False
+            fetched.chunks, fetched.length, remote_bytes_max, md5=False, seal=seal
         )
     return fetched, received
 

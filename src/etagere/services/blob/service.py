@@ -8,11 +8,13 @@ from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
 from etagere.extents import references
 from etagere.extents.contract import ExtentStore
+from etagere.extents.encryption import Seal, SealedExtents
 from etagere.extents.spool import Received, spool
 from etagere.kernel.ranges import RequestedRange
 from etagere.kv.contract import Body, Engine, Partition, ReadTx, Tx
 from etagere.services.blob.blobs import Where
-from etagere.services.blob.download import Download, open_download
+from etagere.services.blob.download import Download, Unlock, open_download, without_keys
+from etagere.services.blob.encryption import Vault
 from etagere.services.blob.fetching import Fetcher
 from etagere.services.blob.guard import Guard
 from etagere.services.common import service_properties
@@ -40,6 +42,7 @@ class BlobService:
         self.started = clock.now()
         """Copies that began earlier belong to a process that has ended, and are gone on with."""
         self.entropy = entropy
+        self.vault = Vault(engine, entropy)
 
     async def read(self, body: Body[ReadTx, T]) -> T:
         return await self.engine.read(body)
@@ -48,12 +51,20 @@ class BlobService:
         return await self.engine.write(parts, body)
 
     async def receive(
-        self, chunks: AsyncIterator[bytes], length: int | None, bytes_max: int, *, md5: bool
+        self,
+        chunks: AsyncIterator[bytes],
+        length: int | None,
+        bytes_max: int,
+        *,
+        md5: bool,
+        seal: Seal | None = None,
     ) -> Received:
         """Take a body in, ready for a transaction that keeps it."""
-        return await spool(
-            self.extents, self.entropy, chunks, length=length, bytes_max=bytes_max, md5=md5
+        store = self.extents if seal is None else SealedExtents(self.extents, seal)
+        received = await spool(
+            store, self.entropy, chunks, length=length, bytes_max=bytes_max, md5=md5
         )
+        return received if seal is None else received._replace(seal=seal)
 
     async def keep(self, part: Partition, received: Received, body: Body[Tx, T]) -> T:
         """A write that keeps a body; where it is refused, the body's extent is given up."""
@@ -72,9 +83,15 @@ class BlobService:
             await references.give_up(self.engine, self.extents, [received.extent.id])
 
     async def open_download(
-        self, where: Where, guard: Guard, wanted: RequestedRange | None
+        self,
+        where: Where,
+        guard: Guard,
+        wanted: RequestedRange | None,
+        unlock: Unlock = without_keys,
     ) -> Download:
-        return await open_download(self.engine, self.extents, self.clock, where, guard, wanted)
+        return await open_download(
+            self.engine, self.extents, self.clock, where, guard, wanted, unlock
+        )
 
     async def properties(self, account: str) -> ServiceProperties:
         part = service_properties.partition("blob", account)
