@@ -488,7 +488,6 @@ async def test_locks_of_an_orderly_end_are_kept_and_of_a_lost_connection_not(bus
     await third.attach("q", receiver=True, rcv_settle_mode=1)
     third.credit(2)
     await third.receive()
-    assert b'"' not in third.payload[:0]
     assert b"\xa1\x011" in third.payload  # message id 1: the lost one; 0 is still locked
     await third.silence()
     await third.close()

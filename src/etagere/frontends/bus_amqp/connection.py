@@ -258,7 +258,7 @@ class BusConnection:
 
     def _gone(self, link: Link, *, broken: bool) -> None:
         """A link is over, for whatever reason."""
-        job = self._accepting.pop(id(link), None)
+        job = self._stop_accepting(link)
         if job is not None:
             job.cancel()
         handler = self._handlers.pop(id(link), None)
@@ -357,6 +357,8 @@ class BusConnection:
         if wish is not None:
             job = self.host.spawn(self._accept_session(receiver_link, route, wish))
             self._accepting[id(link)] = job
+            if self._tracker is not None:
+                self._tracker.link_came()
             return
         receiver_link.open(
             self.broker.open_receiver(route.path, mode, receiver_link, connection=self)
@@ -382,10 +384,10 @@ class BusConnection:
                 wait_ticks=wait_ticks(link.attach.properties),
             )
         except Refused as refused:
-            if self._accepting.pop(id(link), None) is not None:
+            if self._stop_accepting(link) is not None:
                 self._refuse(link, self.speaker.refusal(refused, route.path))
             return
-        if self._accepting.pop(id(link), None) is None:
+        if self._stop_accepting(link) is None:
             receiver.close(broken=False)
             return
         receiver_link.open(receiver)
@@ -399,6 +401,12 @@ class BusConnection:
         )
         receiver_link.credited()
         self.host.wake()
+
+    def _stop_accepting(self, link: Link) -> Cancellable | None:
+        job = self._accepting.pop(id(link), None)
+        if job is not None and self._tracker is not None:
+            self._tracker.link_went(self.now)
+        return job
 
     def _take(self, link: Link, handler: LinkHandler) -> None:
         link.context = handler
