@@ -1,11 +1,18 @@
-"""Blobs: small operations against Azurite, reads against nginx, streams, and a million names."""
+"""Blobs: small operations against Azurite, reads against nginx, streams, contention, a long list.
 
+`python -m bench.blob [--seconds 3] [--rounds 3] [--workers 1] [--connections 32] [--blobs 1000000]`
+"""
+
+import argparse
 import asyncio
-import os
+import base64
+import http.client
+import statistics
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
 
 from azure.storage.blob import (
     AccountSasPermissions,
@@ -18,25 +25,26 @@ from bench import load, peers
 from bench.peers import Missing, Peer
 from bench.report import Table
 
-_put_threads = 8
+_mebibyte: Final = 1 << 20
+_version: Final = "2021-12-02"
 
 
 class Case:
     """One script, run against each server in turn."""
 
-    def __init__(self, name: str, script: str, *, connections: int = 16, threads: int = 2) -> None:
+    def __init__(self, name: str, script: str, *, alone: bool = False) -> None:
         self.name = name
         self.script = script
-        self.connections = connections
-        self.threads = threads
+        self.alone = alone
+        """Each thread has one connection, so that a script knows what came of its last request."""
 
 
-cases = (
+cases: Final = (
     Case("Put Blob 4 KiB, new names", "put_new"),
     Case("Put Blob 4 KiB, overwrites", "put_over"),
     Case("Get Blob 4 KiB", "get"),
-    Case("Put Blob 4 KiB, If-Match loop", "put_if_match", connections=8, threads=8),
-    Case("Lease acquire and release", "lease", connections=8, threads=8),
+    Case("Put Blob 4 KiB, If-Match loop", "put_if_match", alone=True),
+    Case("Lease acquire and release", "lease", alone=True),
 )
 
 
@@ -51,91 +59,110 @@ def sas() -> str:
 
 
 def prepare(peer: Peer) -> None:
-    client = BlobServiceClient(peer.blob, credential=peers.key, api_version="2021-12-02")
-    container = client.create_container("bench")
-    for name in ("get", *(f"lease-{n}" for n in range(8)), *(f"conditional-{n}" for n in range(8))):
-        container.upload_blob(name, b"x" * 4096, overwrite=True)
-    client.close()
+    with BlobServiceClient(peer.blob, credential=peers.key, api_version=_version) as client:
+        container = client.create_container("bench")
+        container.upload_blob("get", b"x" * 4096)
+        for number in range(64):
+            container.upload_blob(f"lease-{number}", b"x" * 4096)
 
 
-def _run(peer: Peer, case: Case, token: str, seconds: float, label: str) -> load.Measured:
+def _run(
+    peer: Peer, case: Case, token: str, options: argparse.Namespace, label: str
+) -> load.Measured:
     origin, _, account = peer.blob.rpartition("/")
     return load.run(
         origin,
         case.script,
-        seconds=seconds,
-        connections=case.connections,
-        threads=case.threads,
+        seconds=options.seconds,
+        connections=options.connections,
+        threads=options.connections if case.alone else 2,
         SAS=token,
         BASE="/" + account,
         RUN=label,
     )
 
 
-def small(seconds: float, rounds: int, workers: int) -> None:
+def small(options: argparse.Namespace) -> None:
     """Operations per second, interleaved, medians of several rounds."""
     token = sas()
     with ExitStack() as stack:
-        running = [stack.enter_context(peers.etagere(workers=workers, services="blob"))]
+        running = [stack.enter_context(peers.etagere(workers=options.workers, services="blob"))]
         try:
             running.append(stack.enter_context(peers.azurite()))
         except Missing as missing:
             print(f"without Azurite: {missing}")
         for peer in running:
             prepare(peer)
-        table = Table(f"Small operations (workers={workers}, durability=sync)", "Azurite")
+        table = Table(
+            f"Small operations, {options.connections} connections, workers={options.workers}, "
+            "durability=sync",
+            "Azurite",
+        )
         for case in cases:
             measured: dict[str, list[load.Measured]] = {peer.name: [] for peer in running}
-            for number in range(rounds):
+            for number in range(options.rounds):
                 for peer in running:
                     label = f"{case.script}{number}"
-                    measured[peer.name].append(_run(peer, case, token, seconds, label))
+                    measured[peer.name].append(_run(peer, case, token, options, label))
             medians = {name: load.median(found) for name, found in measured.items()}
             table.add(case.name, medians["etagere"], medians.get("azurite"))
-        _against_nginx(running[0], token, seconds, rounds, table)
         table.print()
+        _against_nginx(running[0], token, options)
 
 
-def _against_nginx(peer: Peer, token: str, seconds: float, rounds: int, table: Table) -> None:
+def _against_nginx(peer: Peer, token: str, options: argparse.Namespace) -> None:
     try:
         with peers.nginx(b"x" * 4096) as url:
             ours, theirs = [], []
-            for _ in range(rounds):
-                ours.append(_run(peer, cases[2], token, seconds, "nginx"))
-                theirs.append(load.run(url, seconds=seconds))
-            table.add("Get Blob 4 KiB, against nginx", load.median(ours), load.median(theirs))
+            for _ in range(options.rounds):
+                ours.append(_run(peer, cases[2], token, options, "nginx"))
+                theirs.append(
+                    load.run(url, seconds=options.seconds, connections=options.connections)
+                )
+            table = Table("Against a file behind nginx", "nginx")
+            table.add(cases[2].name, load.median(ours), load.median(theirs))
+            table.print()
     except Missing as missing:
         print(f"without nginx: {missing}")
 
 
-def streams(rounds: int) -> None:
+# ---- streams: raw sockets, since an SDK would cost more than what is measured
+
+
+def streams(options: argparse.Namespace) -> None:
     """64 MiB up and down over one connection, and memory while 10 GiB pass through."""
     with peers.etagere(services="blob") as peer:
         prepare(peer)
+        time.sleep(1)
         idle = peers.resident_bytes(peer.process)
         token = sas()
-        up, down = [], []
-        for number in range(rounds):
-            up.append(asyncio.run(_upload(peer, token, f"stream-{number % 2}", 64 << 20)))
-            down.append(asyncio.run(_download(peer, token, f"stream-{number % 2}", 64 << 20)))
-        up.sort()
-        down.sort()
-        print(f"64 MiB up   {up[rounds // 2]:8.2f} GB/s (median of {rounds})")
-        print(f"64 MiB down {down[rounds // 2]:8.2f} GB/s (median of {rounds})")
-        print(f"resident, idle {idle / 1e6:.0f} MB")
-        peak = asyncio.run(_watch_large(peer, token))
-        print(f"resident, at most, while 10 GiB pass through {peak / 1e6:.0f} MB")
+        size = 64 * _mebibyte
+        up, blocks, down = [], [], []
+        for number in range(options.rounds * 2):
+            name = f"stream-{number % 2}"
+            up.append(asyncio.run(_upload(peer, token, name, size)))
+            down.append(asyncio.run(_download(peer, token, name, size)))
+            blocks.append(asyncio.run(_upload(peer, token, "staged", size, _block(0))))
+        print(f"\n64 MiB up, Put Blob (MD5)   {statistics.median(up):6.2f} GB/s")
+        print(f"64 MiB up, Put Block        {statistics.median(blocks):6.2f} GB/s")
+        print(f"64 MiB down                 {statistics.median(down):6.2f} GB/s")
+        print(f"resident when idle          {idle / 1e6:6.0f} MB")
+        peak = asyncio.run(_watch_large(peer, token, options.gibibytes))
+        print(f"resident while {options.gibibytes} GiB pass {peak / 1e6:6.0f} MB at most")
+
+
+def _block(number: int) -> str:
+    name = base64.b64encode(f"{number:08d}".encode()).decode().replace("=", "%3D")
+    return f"comp=block&blockid={name}"
 
 
 async def _upload(peer: Peer, token: str, name: str, size: int, query: str = "") -> float:
-    """A raw PUT on a socket: an SDK would cost more than what is measured."""
+    """GB a second from the first byte to the answer."""
     target, reader, writer = await _connect(peer, token, name, query)
     kind = "" if query else "x-ms-blob-type: BlockBlob\r\n"
-    writer.write(
-        f"PUT {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-version: 2021-12-02\r\n{kind}"
-        f"Content-Length: {size}\r\n\r\n".encode()
-    )
-    chunk = b"\xa5" * (1 << 20)
+    head = f"PUT {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-version: {_version}\r\n{kind}"
+    writer.write(f"{head}Content-Length: {size}\r\n\r\n".encode())
+    chunk = b"\xa5" * _mebibyte
     begin = time.perf_counter()
     for _ in range(size // len(chunk)):
         writer.write(chunk)
@@ -149,15 +176,16 @@ async def _upload(peer: Peer, token: str, name: str, size: int, query: str = "")
 
 async def _download(peer: Peer, token: str, name: str, size: int) -> float:
     target, reader, writer = await _connect(peer, token, name, "")
-    writer.write(
-        f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-version: 2021-12-02\r\n\r\n".encode()
-    )
+    head = f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-version: {_version}\r\n\r\n"
+    writer.write(head.encode())
     begin = time.perf_counter()
-    head = await reader.readuntil(b"\r\n\r\n")
-    assert b" 200 " in head.split(b"\r\n")[0], head
+    first = await reader.readuntil(b"\r\n\r\n")
+    assert b" 200 " in first.split(b"\r\n")[0], first
     left = size
     while left:
-        left -= len(await reader.read(min(left, 1 << 20)))
+        data = await reader.read(min(left, _mebibyte))
+        assert data
+        left -= len(data)
     elapsed = time.perf_counter() - begin
     writer.close()
     return size / elapsed / 1e9
@@ -166,16 +194,14 @@ async def _download(peer: Peer, token: str, name: str, size: int) -> float:
 async def _connect(
     peer: Peer, token: str, name: str, query: str
 ) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
-    address = peer.blob.split("//")[1]
-    host, _, account = address.partition("/")
-    name_, _, port = host.partition(":")
-    reader, writer = await asyncio.open_connection(name_, int(port), limit=4 << 20)
+    where = urlsplit(peer.blob)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=4 * _mebibyte)
     prefix = f"{query}&" if query else ""
-    return f"/{account}/bench/{name}?{prefix}{token}", reader, writer
+    return f"{where.path}/bench/{name}?{prefix}{token}", reader, writer
 
 
-async def _watch_large(peer: Peer, token: str) -> int:
-    """10 GiB in blocks of 256 MiB, committed, and read back whole; the most memory seen."""
+async def _watch_large(peer: Peer, token: str, gibibytes: int) -> int:
+    """Blocks of 256 MiB, committed, and read back whole; the most memory seen."""
     peak = 0
     done = asyncio.Event()
 
@@ -186,32 +212,158 @@ async def _watch_large(peer: Peer, token: str) -> int:
             await asyncio.sleep(0.1)
 
     watching = asyncio.create_task(watch())
-    block, count = 256 << 20, 40
-    ids = [f"{n:08d}" for n in range(count)]
-    for block_id in ids:
-        await _upload(peer, token, "large", block, f"comp=block&blockid={block_id}")
-    client = BlobServiceClient(peer.blob, credential=peers.key, api_version="2021-12-02")
-    blob = client.get_blob_client("bench", "large")
-    await asyncio.to_thread(_commit, blob, ids)
-    await _download(peer, token, "large", block * count)
+    size, count = 256 * _mebibyte, 4 * gibibytes
+    names = [base64.b64encode(f"{number:08d}".encode()).decode() for number in range(count)]
+    for number in range(count):
+        await _upload(peer, token, "large", size, _block(number))
+    await asyncio.to_thread(_commit, peer, token, names)
+    await _download(peer, token, "large", size * count)
     done.set()
     await watching
     return peak
 
 
-def _commit(blob: object, ids: list[str]) -> None:
-    raw = "".join(f"<Latest>{block_id}</Latest>" for block_id in ids)
-    del raw, blob
+def _commit(peer: Peer, token: str, names: list[str]) -> None:
+    where = urlsplit(peer.blob)
+    listed = "".join(f"<Latest>{name}</Latest>" for name in names)
+    client = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+    target = f"{where.path}/bench/large?comp=blocklist&{token}"
+    client.request("PUT", target, f"<BlockList>{listed}</BlockList>", {"x-ms-version": _version})
+    assert client.getresponse().status == 201
+    client.close()
 
 
-def listing(count: int, rounds: int) -> None:
-    """The first page of a container of a thousand blobs and of one of `count`."""
+# ---- contention and long lists
 
 
-@contextmanager
-def nothing() -> Iterator[None]:
-    yield
+def contention(options: argparse.Namespace) -> None:
+    """32 competitors add to one counter, each write conditional on what it read."""
+    with peers.etagere(workers=options.workers, services="blob") as peer:
+        prepare(peer)
+        token = sas()
+        won, lost, elapsed, value = asyncio.run(_compete(peer, token, 32, options.seconds))
+        print(
+            f"\n32 competitors on one blob: {won / elapsed:.0f} conditional writes a second won, "
+            f"{lost / elapsed:.0f} refused; {won} written, {value} counted"
+        )
+        assert won == value, "an update was lost"
+
+
+async def _compete(
+    peer: Peer, token: str, competitors: int, seconds: float
+) -> tuple[int, int, float, int]:
+    where = urlsplit(peer.blob)
+    target = f"{where.path}/bench/counter?{token}"
+    head = f"HTTP/1.1\r\nHost: x\r\nx-ms-version: {_version}\r\n"
+    until = time.monotonic() + seconds
+
+    async def ask(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: str
+    ) -> tuple[int, str, bytes]:
+        writer.write(request.encode())
+        raw = (await reader.readuntil(b"\r\n\r\n")).decode()
+        lines = raw.split("\r\n")
+        fields = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+        length = int(next(v for k, v in fields.items() if k.lower() == "content-length"))
+        etag = next((v for k, v in fields.items() if k.lower() == "etag"), "")
+        return int(lines[0].split()[1]), etag, await reader.readexactly(length)
+
+    async def put(reader, writer, value: int, condition: str) -> tuple[int, str, bytes]:  # type: ignore[no-untyped-def]  # streams
+        body = str(value)
+        return await ask(
+            reader, writer,
+            f"PUT {target} {head}x-ms-blob-type: BlockBlob\r\n{condition}"
+            f"Content-Length: {len(body)}\r\n\r\n{body}",
+        )  # fmt: skip
+
+    async def compete() -> tuple[int, int]:
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        won = lost = 0
+        while time.monotonic() < until:
+            _, etag, value = await ask(reader, writer, f"GET {target} {head}\r\n")
+            status, _, _ = await put(reader, writer, int(value) + 1, f"If-Match: {etag}\r\n")
+            won, lost = (won + 1, lost) if status == 201 else (won, lost + 1)
+        writer.close()
+        return won, lost
+
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    await put(reader, writer, 0, "")
+    begin = time.monotonic()
+    results = await asyncio.gather(*(compete() for _ in range(competitors)))
+    elapsed = time.monotonic() - begin
+    _, _, value = await ask(reader, writer, f"GET {target} {head}\r\n")
+    writer.close()
+    return sum(w for w, _ in results), sum(n for _, n in results), elapsed, int(value)
+
+
+def listing(options: argparse.Namespace) -> None:
+    """The first page of a container of a thousand blobs, and of one of a million."""
+    with peers.etagere(services="blob") as peer:
+        token = sas()
+        times = {}
+        for count in (1000, options.blobs):
+            container = f"list-{count}"
+            with BlobServiceClient(peer.blob, credential=peers.key, api_version=_version) as client:
+                client.create_container(container)
+            asyncio.run(_fill(peer, token, container, count))
+            times[count] = min(_first_page(peer, token, container) for _ in range(15))
+            print(f"first page of 1000 out of {count:8}: {times[count] * 1e3:.1f} ms")
+        print(f"ratio {times[options.blobs] / times[1000]:.2f}")
+
+
+async def _fill(peer: Peer, token: str, container: str, count: int) -> None:
+    where = urlsplit(peer.blob)
+    numbers = iter(range(count))
+
+    async def put() -> None:
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        for number in numbers:
+            writer.write(
+                f"PUT {where.path}/{container}/{number:08d}?{token} HTTP/1.1\r\nHost: x\r\n"
+                f"x-ms-version: {_version}\r\nx-ms-blob-type: BlockBlob\r\n"
+                "Content-Length: 0\r\n\r\n".encode()
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b" 201 " in head.split(b"\r\n")[0], head
+        writer.close()
+
+    await asyncio.gather(*(put() for _ in range(64)))
+
+
+def _first_page(peer: Peer, token: str, container: str) -> float:
+    where = urlsplit(peer.blob)
+    client = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+    target = f"{where.path}/{container}?restype=container&comp=list&maxresults=1000&{token}"
+    begin = time.perf_counter()
+    client.request("GET", target, headers={"x-ms-version": _version})
+    answer = client.getresponse()
+    body = answer.read()
+    elapsed = time.perf_counter() - begin
+    client.close()
+    assert answer.status == 200
+    assert body.count(b"<Blob>") == 1000
+    return elapsed
+
+
+_parts: Final = {
+    "small": small, "streams": streams, "contention": contention, "listing": listing,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--blobs", type=int, default=1_000_000)
+    parser.add_argument("--gibibytes", type=int, default=10)
+    parser.add_argument("--only", choices=_parts, action="append")
+    options = parser.parse_args()
+    for name, part in _parts.items():
+        if not options.only or name in options.only:
+            part(options)
 
 
 if __name__ == "__main__":
-    small(float(os.environ.get("SECONDS", "3")), 3, 1)
+    main()

@@ -35,7 +35,8 @@ def run(
     if program is None:
         raise Missing("wrk is not installed (Debian: wrk)")
     command = [
-        program, "--latency", f"-t{threads}", f"-c{connections}", f"-d{seconds:g}s", "--timeout", "30s",
+        program, "--latency", f"-t{threads}", f"-c{connections}", f"-d{seconds:g}s",
+        "--timeout", "30s",
     ]  # fmt: skip
     if script is not None:
         command += ["-s", str(_scripts / f"{script}.lua")]
@@ -53,7 +54,9 @@ def _parse(text: str) -> Measured:
     rate = re.search(r"Requests/sec:\s+([\d.]+)", text)
     assert rate is not None, text
     failed = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
-    broken = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text)
+    broken = re.search(
+        r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text
+    )
     return Measured(
         float(rate[1]),
         _percentile(text, 50),

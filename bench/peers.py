@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 account = "devstoreaccount1"
-key = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
+key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _cache = Path(os.environ.get("ETAGERE_BENCH_CACHE", Path.home() / ".cache" / "etagere-bench"))
+
+
+_ports = ("blob", "queue", "table", "amqp", "amqps", "bus-admin", "admin")
 
 
 class Peer(NamedTuple):
@@ -41,11 +43,11 @@ def free_port() -> int:
 
 
 def _wait_for(url: str, seconds: float = 30) -> None:
-    host, port = url.split("//")[1].split("/")[0].split(":")
+    where = urlsplit(url)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
-            socket.create_connection((host, int(port)), 1).close()
+            socket.create_connection((where.hostname, where.port), 1).close()
         except OSError:
             time.sleep(0.05)
         else:
@@ -71,8 +73,7 @@ def etagere(
         command = [
             sys.executable, "-m", "etagere", "serve", "--data", folder, "--ready-json",
             "--workers", str(workers), "--durability", durability, "--services", services,
-            *(f"--{name}-port=0" for name in ("blob", "queue", "table", "admin")),
-            *(("--amqp-port=0", "--amqps-port=0", "--bus-admin-port=0") if "bus" in services else ()),
+            *(f"--{name}-port=0" for name in _ports),
         ]  # fmt: skip
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
