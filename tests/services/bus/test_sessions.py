@@ -308,6 +308,16 @@ async def test_expired_messages_of_a_session(bus):
     assert (a.link.session_id, a.bodies) == ("a", ["a2"])
 
 
+async def test_a_message_that_expired_while_its_session_was_held_goes_when_that_closes(bus):
+    await bus.send(message("a1", session="a", ttl=45))
+    a = await bus.session("a", credit=1)
+    await bus.pass_seconds(59)
+    assert bus.counts().active == 1
+    a.link.close(broken=False)
+    await bus.settle_down()
+    assert bus.counts().all == 0
+
+
 async def test_updating_the_entity_ends_the_sessions(bus):
     await send(bus, "a1")
     a = await bus.session("a", credit=1)

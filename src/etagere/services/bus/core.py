@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from etagere.base.clock import Clock, Timestamp, timestamp_never
+from etagere.base.clock import Clock, Timestamp, seconds, timestamp_never
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.kv.contract import Engine, Partition, ReadTx, StoreError
@@ -28,6 +28,9 @@ from etagere.services.bus.window import Row
 from etagere.services.bus.writer import Writer, Written
 
 tokens_drawn_at_once: Final = 256
+retry_ticks: Final = seconds(1)
+"""After a step of housekeeping that the store refused."""
+
 token_bytes: Final = 16
 
 _log: Final = logging.getLogger(__name__)
@@ -353,6 +356,9 @@ class Core:
     def _expire(self, state: LogState, owner: Owner | SessionOwner, request: Lapse) -> None:
         def report(_operation: Any, _result: Any, refusal: Any, now: Timestamp) -> None:
             owner.lapsed(request, now, failed=refusal is not None)
+            if refusal is not None:  # a sweep will look again, from the beginning
+                state.expiry_cursor = None
+                state.next_expiry = Timestamp(min(state.next_expiry, now + retry_ticks))
 
         entity = state.node.entity
         operation = Expire(

@@ -14,7 +14,7 @@ from etagere.base.clock import Timestamp, timestamp_never
 from etagere.base.errors import Refused
 from etagere.services.bus.administration import Administration
 from etagere.services.bus.catalogue import LogState, NodeState
-from etagere.services.bus.core import Core, token_bytes
+from etagere.services.bus.core import Core, retry_ticks, token_bytes
 from etagere.services.bus.descriptions import SubscriptionDescription, forever
 from etagere.services.bus.log_operations import (
     Activate,
@@ -28,8 +28,6 @@ from etagere.services.bus.receiving import ReceiverLink
 
 messages_per_step: Final = 100
 duplicate_ids_per_step: Final = 1000
-retry_ticks: Final = 10_000_000
-"""After a step that the store refused."""
 
 
 class Housekeeping:

@@ -184,7 +184,8 @@ class OwnerBase:
             self.deliveries.append((taker, delivery_of(number, message, None, None)))
         else:
             if refusal is not None:
-                stream.window.put_back(number, None)  # if it is there; that will be read
+                # If it is there: that will be read.
+                self.give_back(stream, number, None, operation.held.expires_at, now)
             if not taker.closed:
                 stream.set_credit(taker, taker.credit, drain=taker.draining)
         self.came_back(stream, now)
@@ -204,7 +205,7 @@ class OwnerBase:
             return
         self.in_transit.discard(operation.number)
         stream.outstanding -= 1
-        stream.window.put_back(operation.number, None)
+        self.give_back(stream, operation.number, None, operation.message.expires_at, now)
         self.came_back(stream, now)
 
     # ---- settlement
@@ -312,11 +313,23 @@ class OwnerBase:
 
     def _go_home(self, lock: Lock, message: StoredMessage | None, now: Timestamp) -> None:
         """The message is active at its old place, unless it expired while it was locked."""
-        if 0 < lock.held.expires_at <= now:
-            self.lapse(lock.home, lock.held.number)
-        else:
-            lock.home.window.put_back(lock.held.number, message)
+        held = lock.held
+        self.give_back(lock.home, held.number, message, held.expires_at, now)
         self.came_back(lock.home, now)
+
+    def give_back(
+        self,
+        stream: Stream,
+        number: int,
+        message: StoredMessage | None,
+        expires_at: int,
+        now: Timestamp,
+    ) -> None:
+        """A message that was out is available again.  No sweep has looked at it meanwhile."""
+        if 0 < expires_at <= now:
+            self.lapse(stream, number)
+        else:
+            stream.window.put_back(number, message)
 
     def lapsed(self, request: Lapse, now: Timestamp, *, failed: bool) -> None:
         """Expired messages are gone; or not, then they will be looked at again."""

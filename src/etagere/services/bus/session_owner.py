@@ -200,6 +200,8 @@ class SessionOwner(OwnerBase):
                 self.end(lock, end)
             else:
                 self.remove_lock(lock)
+                if not lock.held.state:
+                    self.give_back(hold.stream, lock.held.number, None, lock.held.expires_at, now)
         self.came_back(hold.stream, now)
 
     # ---- for locks and streams
