@@ -110,6 +110,20 @@ async def test_javascript_names_its_reply_link(client: RawClient) -> None:
     assert (await second.put_token(sas(uri), uri)).application["status-code"] == 202
 
 
+async def test_javascript_s_rule_manager_has_a_token_for_the_node_alone(
+    client: RawClient,
+) -> None:
+    cbs = await Node.open(client, "$cbs")
+    await cbs.put_token(sas(f"{uri}/$management"), f"{uri}/$management")
+    node = await Node.open(client, "q/$management", handles=(1, 2))
+    answer = await node.manage("peek-message", {"from-sequence-number": 0, "message-count": Int(1)})
+    assert answer.application["statusCode"] == 204
+    await client.attach("q", handle=0)
+    detach = await client.expect(Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:unauthorized-access"
+
+
 async def test_java_gives_one_credit_a_request(bus: Bus, client: RawClient) -> None:
     """All its connections use one reply address."""
     other = await RawClient.open(bus.port)

@@ -8,7 +8,7 @@ from etagere.base.clock import Clock, Timestamp, ticks_per_second
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
-from etagere.frontends.bus_amqp.cbs import TokenPolicy, entity_of, put_token
+from etagere.frontends.bus_amqp.cbs import TokenPolicy, put_token
 from etagere.frontends.bus_amqp.coordinator import CoordinatorLink
 from etagere.frontends.bus_amqp.exchange import Answerer, ReplyLink, RequestLink
 from etagere.frontends.bus_amqp.grants import Grants
@@ -442,10 +442,13 @@ class BusConnection:
         return path
 
     def _authorize_node(self, route: Route) -> str:
-        """Management needs a token for the entity, whatever its rights; `$cbs` needs none."""
+        """Management needs a token, whatever its rights; `$cbs` needs none.
+
+        One for the entity covers its node; JS's rule manager has one for the node alone.
+        """
         if route.kind is RouteKind.cbs:
             return ""
-        path = entity_of(route.path.casefold())
+        path = route.node
         if not self.grants.knows(path, self.now):
             raise Refused(
                 errors.unauthorized,

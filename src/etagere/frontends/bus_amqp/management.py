@@ -248,8 +248,8 @@ class Management:
         if operation is None:
             link.answer(request, self._refusal(errors.not_implemented, "The operation is unknown."))
             return
-        folded = self._path.casefold()
-        if not any(wire.allows(right, folded) for right in operation.rights):
+        node = link.route.node
+        if not any(wire.allows(right, node) for right in operation.rights):
             error = wire.speaker.unauthorized(operation.rights[0], self._path)
             link.answer(
                 request,
