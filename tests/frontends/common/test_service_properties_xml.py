@@ -110,8 +110,8 @@ _rule = (
         ("<HourMetrics><Version>1.0</Version><Enabled>true</Enabled></HourMetrics>",
          "MissingRequiredXmlNode"),
         ("<DefaultServiceVersion>2001-01-01</DefaultServiceVersion>", "InvalidXmlNodeValue"),
-        ("<StaticWebsite><Enabled>true</Enabled><IndexDocument>a</IndexDocument>"
-         "<DefaultIndexDocumentPath>b</DefaultIndexDocumentPath></StaticWebsite>",
+        (("<StaticWebsite><Enabled>true</Enabled><IndexDocument>a</IndexDocument>"
+         "<DefaultIndexDocumentPath>b</DefaultIndexDocumentPath></StaticWebsite>"),
          "InvalidXmlDocument"),
     ],
 )  # fmt: skip

@@ -114,9 +114,9 @@ class Pipeline(Generic[C]):
             raise
         except Exception as error:  # noqa: BLE001 - the one boundary where every failure is a reply
             response = self._failed(error, call, request_id, request)
+        self._finish(request, response, call, request_id)
         if rules:
             cors.decorate(request, response, rules)
-        self._finish(request, response, call, request_id)
         return response
 
     def _locate(self, request: Request, request_id: str) -> C:

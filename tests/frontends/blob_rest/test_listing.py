@@ -1,0 +1,190 @@
+"""List Blobs and List Containers: order, prefixes, delimiters, pages, includes, snapshots."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .serving import RawClient, Reply, Server
+
+
+def listed(reply: Reply) -> list[str]:
+    """Names in order, prefixes with a > in front."""
+    assert reply.status == 200, reply.text
+    root = ET.fromstring(reply.body)
+    names = []
+    for item in root.find("Blobs"):
+        name = item.findtext("Name")
+        names.append(("> " if item.tag == "BlobPrefix" else "") + name)
+    return names
+
+
+def marker(reply: Reply) -> str:
+    return ET.fromstring(reply.body).findtext("NextMarker") or ""
+
+
+def pages(raw: RawClient, container: str, size: int, **query: object) -> list[str]:
+    found: list[str] = []
+    at = ""
+    while True:
+        reply = raw("GET", container, restype="container", comp="list", maxresults=size,
+                    **({"marker": at} if at else {}), **query)  # fmt: skip
+        names = listed(reply)
+        assert len(names) <= size
+        found += names
+        at = marker(reply)
+        if not at:
+            return found
+
+
+def expected(names: list[str], prefix: str, delimiter: str) -> list[str]:
+    found: list[str] = []
+    for name in sorted(names):
+        if not name.startswith(prefix):
+            continue
+        at = name.find(delimiter, len(prefix)) if delimiter else -1
+        entry = name if at < 0 else "> " + name[: at + len(delimiter)]
+        if entry not in found:
+            found.append(entry)
+    return found
+
+
+pieces = st.sampled_from(["a", "b", "ab", "/", "//", "é", "日", "-", "~", "\U0001f600"])
+blob_names = st.lists(pieces, min_size=1, max_size=5).map("".join)
+
+
+@given(
+    st.lists(blob_names, max_size=25, unique=True),
+    st.one_of(st.just(""), blob_names),
+    st.sampled_from(["", "/", "a", "//"]),
+    st.integers(1, 7),
+)
+@settings(max_examples=40)
+def test_every_listing_is_the_naive_one(
+    names: list[str], prefix: str, delimiter: str, size: int
+) -> None:
+    server = _shared()
+    raw = RawClient(server.port)
+    _shared.count += 1
+    container = f"/list-{_shared.count}"
+    raw("PUT", container, restype="container")
+    from urllib.parse import quote
+
+    for name in names:
+        assert raw.put_blob(f"{container}/{quote(name, safe='')}", b"").status == 201
+    query = {key: value for key, value in (("prefix", prefix), ("delimiter", delimiter)) if value}
+    assert pages(raw, container, size, **query) == expected(names, prefix, delimiter)
+    raw.close()
+
+
+class _Shared:
+    """One server for all examples."""
+
+    def __init__(self) -> None:
+        self.server: Server | None = None
+        self.count = 0
+
+    def __call__(self) -> Server:
+        if self.server is None:
+            self.server = Server()
+        return self.server
+
+
+_shared = _Shared()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stopped():
+    yield
+    if _shared.server is not None:
+        _shared.server.stop()
+
+
+def test_a_page_is_a_position_not_a_memory(raw: RawClient, container: str) -> None:
+    for name in "abcdef":
+        raw.put_blob(f"{container}/{name}")
+    first = raw("GET", container, restype="container", comp="list", maxresults=3)
+    assert listed(first) == ["a", "b", "c"]
+    raw("DELETE", f"{container}/d")
+    raw.put_blob(f"{container}/aa")
+    raw.put_blob(f"{container}/dd")
+    second = raw("GET", container, restype="container", comp="list", marker=marker(first))
+    assert listed(second) == ["dd", "e", "f"]
+
+
+def test_uncommitted_blobs_are_listed_when_asked_for(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/b")
+    for name in "abc":
+        raw("PUT", f"{container}/{name}", b"x", comp="block", blockid="AAAA")
+    assert listed(raw("GET", container, restype="container", comp="list")) == ["b"]
+    query = {"restype": "container", "comp": "list", "include": "uncommittedblobs"}
+    assert listed(raw("GET", container, **query)) == ["a", "b", "c"]
+    assert pages(raw, container, 1, include="uncommittedblobs") == ["a", "b", "c"]
+
+
+def test_snapshots_come_before_their_blob_oldest_first(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a", b"1")
+    taken = [raw("PUT", f"{container}/a", comp="snapshot").headers["x-ms-snapshot"]
+             for _ in range(3)]  # fmt: skip
+    raw.put_blob(f"{container}/b")
+    reply = raw("GET", container, restype="container", comp="list", include="snapshots")
+    assert re.findall("<Snapshot>(.*?)</Snapshot>", reply.text) == taken
+    assert listed(reply) == ["a", "a", "a", "a", "b"]
+    assert pages(raw, container, 2, include="snapshots") == ["a", "a", "a", "a", "b"]
+    refused = raw("GET", container, restype="container", comp="list", include="snapshots",
+                  delimiter="/")  # fmt: skip
+    assert (refused.status, refused.code) == (400, "InvalidQueryParameterValue")
+
+
+def test_metadata_and_tags_on_request(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a", b"1", x_ms_meta_Colour="red & blue", x_ms_tags="k=v%20w")
+    plain = raw("GET", container, restype="container", comp="list").text
+    assert "Metadata" not in plain
+    assert "<Tags>" not in plain
+    assert "<TagCount>1</TagCount>" in plain
+    full = raw("GET", container, restype="container", comp="list", include="metadata,tags").text
+    assert "<Colour>red &amp; blue</Colour>" in full
+    assert "<Key>k</Key><Value>v w</Value>" in full
+
+
+def test_names_that_xml_cannot_carry(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a%01b")
+    text = raw("GET", container, restype="container", comp="list").text
+    assert '<Name Encoded="true">a%01b</Name>' in text
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"maxresults": "0"}, "OutOfRangeQueryParameterValue"),
+        ({"maxresults": "-1"}, "OutOfRangeQueryParameterValue"),
+        ({"maxresults": "x"}, "InvalidQueryParameterValue"),
+        ({"include": "nonsense"}, "InvalidQueryParameterValue"),
+        ({"showonly": "nonsense"}, "InvalidQueryParameterValue"),
+        ({"timeout": "x"}, "InvalidQueryParameterValue"),
+    ],
+)
+def test_bad_listings(raw: RawClient, container: str, query: dict[str, str], code: str) -> None:
+    reply = raw("GET", container, restype="container", comp="list", **query)
+    assert (reply.status, reply.code) == (400, code)
+
+
+def test_containers(server: Server, raw: RawClient) -> None:
+    names = ["aaa", "aab", "abc", "bbb"]
+    for name in names:
+        raw("PUT", f"/{name}", headers={"x-ms-meta-n": name}, restype="container")
+    with server.sdk() as client:
+        assert [c.name for c in client.list_containers()] == names
+        assert [c.name for c in client.list_containers(name_starts_with="aa")] == names[:2]
+        paged = client.list_containers(results_per_page=3, include_metadata=True).by_page()
+        assert [[(c.name, c.metadata["n"]) for c in page] for page in paged] == [
+            [(name, name) for name in names[:3]],
+            [("bbb", "bbb")],
+        ]
+
+
+def test_listing_a_container_that_is_not_there(raw: RawClient) -> None:
+    reply = raw("GET", "/none", restype="container", comp="list")
+    assert (reply.status, reply.code) == (404, "ContainerNotFound")
