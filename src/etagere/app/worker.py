@@ -29,10 +29,10 @@ class _Told:
     async def answer(self, command: str, fields: Mapping[str, Any]) -> Any:
         if command == "start":
             return await self._start(fields)
-        assert self.process is not None
         if command == "stop":
             await self._stop()
             return None
+        assert self.process is not None, "start comes first"
         return await self.process.obey(command, fields)
 
     async def _start(self, fields: Mapping[str, Any]) -> str:

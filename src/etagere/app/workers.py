@@ -96,7 +96,7 @@ class Workers:
         self._workers.clear()
 
     async def _stop(self, worker: Worker) -> None:
-        with suppress(LinkLost, TimeoutError):
+        with suppress(LinkLost, TimeoutError, RuntimeError):
             await asyncio.wait_for(worker.link.ask("stop"), stop_seconds_max)
         await worker.link.close()
         try:

@@ -191,6 +191,21 @@ async def test_stopping_does_not_wait_forever(serve, frontend):
     assert isinstance(frontend.gone[0], asyncio.CancelledError)
 
 
+async def test_stopping_does_not_wait_for_clients_that_are_asleep(serve, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    connect = await serve(tls=context)
+    trust = ssl.create_default_context(cafile=certificate[0])
+    client = await connect(ssl=trust, server_hostname="localhost")
+    await client.send(get.format("/"))
+    assert (await client.response())[0] == 200
+    client.writer.transport.pause_reading()  # it will not notice the server's goodbye
+    began = asyncio.get_running_loop().time()
+    await connect.server.stop(60)
+    assert asyncio.get_running_loop().time() - began < 20
+    client.writer.transport.abort()
+
+
 # ---- listening
 
 

@@ -14,12 +14,12 @@ from typing import Final, Protocol, cast
 
 from etagere.frontends.common.message import ClientGone, Request, Response
 from etagere.servers.http.body import EmptyBody, IncomingBody
+from etagere.servers.http.deadlines import Deadlines, never
 from etagere.servers.http.encode import bodiless, encode_head
 from etagere.servers.http.limits import HttpLimits
 from etagere.servers.http.reader import Head, Refusal, RequestReader
 
 _log: Final = logging.getLogger(__name__)
-_never: Final = float("inf")
 _empty_body: Final = EmptyBody()
 _nothing_repeated: Final[frozenset[str]] = frozenset()
 _joined_bytes_max: Final = 64 * 1024
@@ -105,11 +105,9 @@ class HttpConnection:
         self._drain_waiter: asyncio.Future[None] | None = None
         self._write_paused = False
 
-        self._read_deadline = _never
+        self._deadlines = Deadlines(self._loop, self._reader_is_late, self._writer_is_late)
         self._timing_head = False
-        self._write_deadline = _never
         self._unwritten_bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._body_wanted_at = 0.0
 
     # ---- the transport's side
@@ -124,7 +122,7 @@ class HttpConnection:
             self._transport.abort()
             return
         self._task = self._loop.create_task(self._serve())
-        self._read_by(self._limits.head_seconds_max)
+        self._deadlines.read_by(self._limits.head_seconds_max)
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -147,10 +145,7 @@ class HttpConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - whatever it was
         self._lost = True
-        self._read_deadline = self._write_deadline = _never
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadlines.close()
         if self._receiving is not None:
             self._receiving.lose()
         self._queue.clear()
@@ -172,9 +167,16 @@ class HttpConnection:
         return self._in_hand is not None or bool(self._queue)
 
     def stop(self) -> None:
-        """Close now if nothing is in hand; otherwise `Owner.stopping` closes after the answer."""
-        if not self.busy and not self._lost:
-            self._transport.close()
+        """Close now if nothing is in hand; otherwise `Owner.stopping` closes after the answer.
+
+        TLS waits for the client's own goodbye, which one that is asleep does not send.
+        """
+        if self.busy or self._lost:
+            return
+        self._deaf = True
+        self._transport.close()
+        if self._transport.get_write_buffer_size() == 0:
+            self._deadlines.read_by(self._limits.goodbye_seconds_max)
 
     def abort(self) -> None:
         if not self._lost:
@@ -203,7 +205,7 @@ class HttpConnection:
                 position = end
         if self._reader.in_head and not self._timing_head:
             self._timing_head = True
-            self._read_by(self._limits.head_seconds_max)
+            self._deadlines.read_by(self._limits.head_seconds_max)
         if self._is_behind() and not self._paused and not self._lost:
             self._paused = True
             self._transport.pause_reading()
@@ -232,7 +234,7 @@ class HttpConnection:
 
     def request_begun(self, head: Head) -> bool:
         self._timing_head = False
-        self._read_deadline = _never
+        self._deadlines.reading = never
         if self._deaf:
             return False  # behind the last request, in the slice that had it
         body = None
@@ -268,13 +270,13 @@ class HttpConnection:
         body, self._receiving = self._receiving, None
         if body is None:
             return
-        self._read_deadline = _never
+        self._deadlines.reading = never
         last = self._queue[-1] if self._queue else self._in_hand
         if last is not None and last.body is body and not last.keep_alive:
             self._deaf = True
         body.finish()
         if body.abandoned and self._in_hand is None:
-            self._read_by(self._limits.keep_alive_seconds_max)
+            self._deadlines.read_by(self._limits.keep_alive_seconds_max)
 
     def upgraded(self, rest: bytes) -> None:
         self._unparsed = memoryview(rest)
@@ -283,7 +285,7 @@ class HttpConnection:
         if self._deaf:
             return
         self._deaf = True
-        self._read_deadline = _never
+        self._deadlines.reading = never
         body, self._receiving = self._receiving, None
         if body is None:
             self._enqueue(_Work(refusal, None, None))
@@ -300,12 +302,12 @@ class HttpConnection:
             work.expects_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._body_wanted_at = self._loop.time()
-        self._read_by(self._limits.body_stall_seconds_max)
+        self._deadlines.read_by(self._limits.body_stall_seconds_max)
         if self._paused:
             self._read_on()
 
     def body_arrived(self, body: IncomingBody) -> None:
-        self._read_deadline = _never
+        self._deadlines.reading = never
         body.waited_seconds += self._loop.time() - self._body_wanted_at
         limits = self._limits
         if (
@@ -319,44 +321,14 @@ class HttpConnection:
         if self._paused:
             self._read_on()
 
-    # ---- deadlines: one timer a connection, re-armed when it fires or must fire earlier
-
-    def _read_by(self, seconds: float) -> None:
-        self._read_deadline = self._loop.time() + seconds
-        self._arm(self._read_deadline)
-
-    def _write_by(self, seconds: float) -> None:
-        self._unwritten_bytes = self._transport.get_write_buffer_size()
-        self._write_deadline = self._loop.time() + seconds
-        self._arm(self._write_deadline)
-
-    def _arm(self, deadline: float) -> None:
-        timer = self._timer
-        if timer is not None:
-            if timer.when() <= deadline:
-                return
-            timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        if self._read_deadline <= now:
-            self._read_deadline = _never
-            self._reader_is_late()
-        if self._write_deadline <= now and not self._lost:
-            self._write_deadline = _never
-            self._writer_is_late()
-        deadline = min(self._read_deadline, self._write_deadline)
-        if deadline != _never and not self._lost:
-            self._arm(deadline)
+    # ---- the client is late
 
     def _reader_is_late(self) -> None:
         body = self._receiving
         if self._deaf and not self.busy:
             self._transport.abort()  # it has lingered long enough
         elif self._paused:
-            self._read_by(self._limits.head_seconds_max)  # the lateness is ours
+            self._deadlines.read_by(self._limits.head_seconds_max)  # the lateness is ours
         elif body is not None and not body.abandoned:
             self._deaf = True
             self._receiving = None
@@ -366,7 +338,13 @@ class HttpConnection:
         elif not self.busy:
             self._transport.close()
 
+    def _write_by(self, seconds: float) -> None:
+        self._unwritten_bytes = self._transport.get_write_buffer_size()
+        self._deadlines.write_by(seconds)
+
     def _writer_is_late(self) -> None:
+        if self._lost:
+            return
         limits = self._limits
         unwritten = self._transport.get_write_buffer_size()
         taken = self._unwritten_bytes - unwritten
@@ -403,8 +381,8 @@ class HttpConnection:
             self._transport.abort()
 
     async def _next_request(self) -> None:
-        if self._read_deadline == _never:
-            self._read_by(self._limits.keep_alive_seconds_max)
+        if self._deadlines.reading == never:
+            self._deadlines.read_by(self._limits.keep_alive_seconds_max)
         self._idle_waiter = self._loop.create_future()
         await self._idle_waiter
         self._idle_waiter = None
@@ -464,7 +442,7 @@ class HttpConnection:
             return False  # without a 100 the client may send its body or leave it
         if remaining is None or remaining > self._limits.drain_bytes_max:
             return False
-        self._read_by(self._limits.body_stall_seconds_max)
+        self._deadlines.read_by(self._limits.body_stall_seconds_max)
         return True
 
     def _write_whole(
@@ -533,7 +511,7 @@ class HttpConnection:
             self._drain_waiter = self._loop.create_future()
             await self._drain_waiter
             self._drain_waiter = None
-            self._write_deadline = _never
+            self._deadlines.writing = never
         if self._lost:
             raise ClientGone
 
@@ -548,9 +526,7 @@ class HttpConnection:
     def _become(self, upgrade: Upgrade) -> None:
         self._transport.write(encode_head(101, "", upgrade.headers, ""))
         rest, self._unparsed = self._unparsed, None
-        self._read_deadline = _never
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.close()
         self._owner.closed(self)
         self._transport.set_protocol(upgrade.protocol)
         upgrade.protocol.connection_made(self._transport)
@@ -583,7 +559,7 @@ class HttpConnection:
         if self._half_closed:
             self._transport.close()
             return
-        self._read_by(self._limits.linger_seconds_max)
+        self._deadlines.read_by(self._limits.linger_seconds_max)
         if self._transport.can_write_eof():
             self._transport.write_eof()
         if self._paused:

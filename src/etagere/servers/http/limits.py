@@ -27,4 +27,6 @@ class HttpLimits:
     linger_bytes_max: int = 1024 * 1024 * 1024
     linger_seconds_max: float = 10.0
     """A longer one is dropped this far, so that the client gets to read the answer."""
+    goodbye_seconds_max: float = 0.5
+    """How long an idle client has to take note that the server stops."""
     connections_max: int = 60_000
