@@ -164,17 +164,27 @@ async def test_a_continuation_is_a_position_and_not_a_row(store: Tables):
     ]  # fmt: skip
 
 
-_signed = st.builds(
-    SignedRange,
-    *[st.none() | st.sampled_from(["", "a", "ab", "b", "ba", "c"]) for _ in range(4)],
-)
+@st.composite
+def _signed(draw: st.DrawFn, table: list[Entity]) -> SignedRange:
+    """Bounds that rows of the table lie on, or elsewhere."""
+    elsewhere = st.tuples(st.sampled_from(["", "a", "ab", "c"]), st.sampled_from(["", "b", "ba"]))
+    bounds = [(entity.partition_key, entity.row_key) for entity in table]
+    bound = st.sampled_from(bounds) | elsewhere if bounds else elsewhere
+    (start_pk, start_rk), (end_pk, end_rk) = sorted([draw(bound), draw(bound)])
+    return SignedRange(
+        *(
+            draw(st.sampled_from([text, text, None]))
+            for text in (start_pk, start_rk, end_pk, end_rk)
+        )
+    )
 
 
-@given(tables_of, _signed, st.integers(1, 10))
-@settings(max_examples=100, deadline=None)
+@given(st.data(), tables_of, st.integers(1, 10))
+@settings(max_examples=150, deadline=None)
 async def test_a_signature_bounds_what_a_query_reaches(
-    table: list[Entity], signed: SignedRange, limit: int
+    data: st.DataObject, table: list[Entity], limit: int
 ):
+    signed = data.draw(_signed(table))
     store = await _filled(table)
     pages = await store.pages("People", signed_range=signed, limit=limit)
     found = [(e.partition_key, e.row_key) for page in pages for e in page]

@@ -114,9 +114,7 @@ class EntityKeys:
         row key has a character in it that would be escaped.
         """
         if key.startswith(self._partition):
-            text = key[self._row_at : -1]
-            if b"\0" not in text:
-                return self._partition_key, text.decode()
+            return self._partition_key, key[self._row_at : -1].decode()
         (partition_key, row_key), _ = unpack_from(key, len(self._prefix))
         assert isinstance(partition_key, str)
         assert isinstance(row_key, str)
