@@ -18,6 +18,7 @@ from etagere.frontends.blob_rest import (
     copies,
     immutability,
     page_blobs,
+    query,
     tiers,
     website,
 )
@@ -656,6 +657,21 @@ _page_rows: Final[tuple[Operation[BlobCall], ...]] = (
     ),
 )
 
+_query_rows: Final[tuple[Operation[BlobCall], ...]] = (
+    Operation(
+        "QueryBlobContents",
+        ("POST",),
+        _blob,
+        query.query,
+        needs.blob_read,
+        comp="query",
+        since="2019-12-12",
+        returns_etag=True,
+        conditions=Conditions.READ,
+        lease=LeaseUse.OPTIONAL,
+    ),
+)
+
 # After Put Blob, which a request with a blob type is.
 _copy_blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
     Operation(
@@ -693,6 +709,7 @@ operations: Final[OperationTable[BlobCall]] = OperationTable(
     (
         *_account_rows,
         *_website_rows,
+        *_query_rows,
         *_container_rows,
         *_copy_rows,
         *_blob_rows,

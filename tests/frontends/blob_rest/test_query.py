@@ -1,0 +1,148 @@
+"""Query Blob Contents with the Python SDK, and what is refused."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import (
+    ArrowDialect,
+    ArrowType,
+    BlobClient,
+    DelimitedJsonDialect,
+    DelimitedTextDialect,
+    QuickQueryDialect,
+)
+
+from .serving import RawClient, Server
+
+table = b"name,age,city\nAnn,31,Oslo\nBob,7,Rome\nCy,45,Oslo\n"
+
+
+@pytest.fixture
+def blob(server: Server, container: str):
+    with server.sdk() as client:
+        yield client.get_blob_client(container[1:], "data")
+
+
+def ask(blob: BlobClient, expression: str, **options) -> bytes:
+    errors: list[object] = []
+    found = blob.query_blob(expression, on_error=errors.append, **options).readall()
+    assert errors == []
+    return found
+
+
+def test_delimited_text(blob: BlobClient) -> None:
+    blob.upload_blob(table)
+    form = DelimitedTextDialect(has_header=True)
+    assert ask(blob, "SELECT name, age FROM BlobStorage WHERE age > 30", blob_format=form) == (
+        b"name,age\nAnn,31\nCy,45\n"
+    )
+    bare = DelimitedTextDialect(has_header=False)
+    assert ask(blob, "SELECT _1 FROM BlobStorage WHERE _3 = 'Rome'", blob_format=bare) == b"Bob\n"
+    counted = ask(blob, "SELECT count(*) FROM BlobStorage", blob_format=form, output_format=bare)
+    assert counted == b"3\n"
+
+
+def test_other_separators(blob: BlobClient) -> None:
+    blob.upload_blob(b"a;'b;c'\n1;2\n")
+    form = DelimitedTextDialect(delimiter=";", quotechar="'", has_header=False)
+    written = DelimitedTextDialect(delimiter="|", lineterminator="~")
+    assert ask(blob, "SELECT * FROM BlobStorage", blob_format=form, output_format=written) == (
+        b"a|b;c~1|2~"
+    )
+
+
+def test_json(blob: BlobClient) -> None:
+    lines = [{"name": "Ann", "tags": ["a", "b"]}, {"name": "Bob", "tags": []}]
+    blob.upload_blob("\n".join(json.dumps(line) for line in lines))
+    form = DelimitedJsonDialect(delimiter="\n")
+    found = ask(blob, "SELECT name FROM BlobStorage WHERE name <> 'Bob'", blob_format=form)
+    assert found == b'{"name": "Ann"}\n'
+    found = ask(blob, "SELECT name FROM BlobStorage[*]", blob_format=form,
+                output_format=DelimitedTextDialect())  # fmt: skip
+    assert found == b"Ann\nBob\n"
+
+
+def test_parquet_and_arrow(blob: BlobClient) -> None:
+    target = io.BytesIO()
+    pq.write_table(pa.table({"n": list(range(5000)), "t": [str(n) for n in range(5000)]}), target)
+    blob.upload_blob(target.getvalue())
+    parquet = QuickQueryDialect.Parquet
+    found = ask(blob, "SELECT * FROM BlobStorage WHERE n >= 4998", blob_format=parquet,
+                output_format=DelimitedTextDialect())  # fmt: skip
+    assert found == b"4998,4998\n4999,4999\n"
+    blob.upload_blob(table, overwrite=True)
+    arrow = ask(
+        blob, "SELECT age FROM BlobStorage", blob_format=DelimitedTextDialect(has_header=True),
+        output_format=[ArrowDialect(ArrowType.INT64, name="age")],
+    )  # fmt: skip
+    assert pa.ipc.open_stream(arrow).read_all().to_pydict() == {"age": [31, 7, 45]}
+
+
+def test_many_rows(blob: BlobClient) -> None:
+    rows = b"".join(f"{n},{n * n}\n".encode() for n in range(20_000))
+    blob.upload_blob(rows)
+    assert ask(blob, "SELECT * FROM BlobStorage") == rows
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "SELECT",
+        "nonsense",
+        "SELECT none FROM BlobStorage",
+        "SELECT 1; SELECT 2",
+        "CREATE TABLE x (a INT)",
+        "COPY (SELECT 1) TO '/tmp/out.csv'",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM glob('/etc/*')",
+        "ATTACH '/tmp/other.db'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "PRAGMA database_list",
+        "SELECT getenv('HOME')",
+    ],
+)
+def test_what_is_no_query_over_the_blob(blob: BlobClient, expression: str) -> None:
+    blob.upload_blob(table)
+    with pytest.raises(HttpResponseError) as refused:
+        blob.query_blob(expression).readall()
+    assert (refused.value.status_code, refused.value.error_code) == (400, "InvalidInput")
+
+
+@pytest.mark.parametrize(
+    ("inner", "code"),
+    [
+        ("", "InvalidXmlNodeValue"),
+        ("<QueryType>SQL</QueryType>", "MissingRequiredXmlNode"),
+        ("<QueryType>KQL</QueryType><Expression>x</Expression>", "InvalidXmlNodeValue"),
+        (
+            (
+                "<QueryType>SQL</QueryType><Expression>SELECT 1</Expression><InputSerialization>"
+                "<Format><Type>odd</Type></Format></InputSerialization>"
+            ),
+            "InvalidXmlNodeValue",
+        ),
+    ],
+)
+def test_requests_that_are_none(raw: RawClient, container: str, inner: str, code: str) -> None:
+    raw.put_blob(f"{container}/data", table)
+    body = f"<QueryRequest>{inner}</QueryRequest>"
+    reply = raw("POST", f"{container}/data", body, comp="query")
+    assert (reply.status, reply.code) == (400, code)
+
+
+def test_conditions(raw: RawClient, container: str) -> None:
+    etag = raw.put_blob(f"{container}/data", table).etag
+    body = (
+        "<QueryRequest><QueryType>SQL</QueryType><Expression>SELECT 1 FROM BlobStorage"
+        "</Expression></QueryRequest>"
+    )
+    refused = raw("POST", f"{container}/data", body, {"If-Match": '"0x1"'}, comp="query")
+    assert (refused.status, refused.code) == (412, "ConditionNotMet")
+    assert raw("POST", f"{container}/data", body, {"If-Match": etag}, comp="query").etag == etag
+    assert raw("POST", f"{container}/none", body, comp="query").code == "BlobNotFound"
