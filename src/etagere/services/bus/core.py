@@ -242,9 +242,7 @@ class Core:
         if state in self._busy:
             return
         owner = state.owner
-        if owner is not None and (
-            owner.deliveries or owner.operations or owner.requests or owner.notices
-        ):
+        if owner is not None and owner.is_awake:
             self._busy.add(state)
             try:
                 while self._carry_out(state, owner):
@@ -255,11 +253,15 @@ class Core:
 
     def _carry_out(self, state: LogState, owner: Owner | SessionOwner) -> bool:
         """True if there was anything."""
-        deliveries, operations = owner.deliveries, owner.operations
+        owner.advance(self.clock.now())
+        answers, deliveries, operations = owner.answers, owner.deliveries, owner.operations
         requests, notices = owner.requests, owner.notices
-        if not (deliveries or operations or requests or notices):
+        if not (answers or deliveries or operations or requests or notices):
             return False
-        owner.deliveries, owner.operations, owner.requests, owner.notices = [], [], [], []
+        owner.answers, owner.deliveries, owner.operations = [], [], []
+        owner.requests, owner.notices = [], []
+        for answer, ticket, refusal in answers:
+            answer(ticket, refusal)
         for taker, delivery in deliveries:
             taker.receiver.deliver(delivery)
         entity = state.node.entity

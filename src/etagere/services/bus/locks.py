@@ -26,7 +26,7 @@ class LockStatus(Enum):
 
 
 class Lock:
-    __slots__ = ("custody", "held", "home", "status", "taker")
+    __slots__ = ("custody", "held", "home", "returning", "status", "taker")
 
     def __init__(self, custody: Custody[bytes], held: Held, taker: Taker | None, home: Any) -> None:
         self.custody = custody
@@ -36,6 +36,8 @@ class Lock:
         self.home = home
         """The stream that the message goes back to; None for a message set aside."""
         self.status = LockStatus.held
+        self.returning = False
+        """Whether it is counted in its home's `returning`."""
 
     @property
     def token(self) -> bytes:

@@ -270,7 +270,8 @@ class Expire:
 
 
 class PutBack:
-    """A message that was taken for a receiver who is there no more; the result is its number."""
+    """A message that was taken for a receiver and did not reach it, if it is not there still; the
+    result is its number."""
 
     __slots__ = (
         "_log",
@@ -296,11 +297,12 @@ class PutBack:
         self.weight = message.size
 
     async def apply(self, ledger: Ledger) -> int:
-        if await ledger.open(self._log) is not None:
+        log = self._log
+        if await ledger.open(log) is not None and await ledger.active(log, self.number) is None:
             message = self.message
             if message.rest is not None:
                 message = _copy_without_rest(message)
-            await ledger.put_back(self._log, self.number, message)
+            await ledger.put_back(log, self.number, message)
         return self.number
 
 

@@ -1,13 +1,15 @@
 """The owner of one sequence of messages: who gets which message, and what ends a lock.
 
-A state machine without input or output of its own.  Events are method calls with the time;
-effects are appended to four lists, which the caller empties after each event:
+A state machine without input or output of its own.  Events are method calls with the time; after
+some of them `advance` gives away what can be given away.  Effects are appended to lists, which the
+caller then empties, in this order:
 
+    answers      (callable, ticket, refusal): how settlements went; before what they led to
     deliveries   (taker, delivery), in order: for the wire
     operations   steps for the store; each reports back with its result
     requests     other work on the store: `Load`, `Fetch`, `Lapse`, `FindSession`; answered by the
                  events of the same name in the past tense
-    notices      (callable, arguments): answers to whoever asked
+    notices      (callable, arguments): ends of drains, sessions granted and lost
 
 The log is in the store.  In memory are locks, bounded by the credit that receivers gave, and
 windows, bounded by a constant.  `Owner` serves competing receivers; `SessionOwner` (in
@@ -23,7 +25,7 @@ from typing import Any, Final
 
 from etagere.base.clock import Timestamp, seconds, timestamp_never
 from etagere.base.errors import Refused
-from etagere.kernel.message_lock import Custody, LockEnd
+from etagere.kernel.message_lock import Custody, LockEnd, Place, lock_ends
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
 from etagere.services.bus.ledger import Log
@@ -47,6 +49,10 @@ from etagere.services.bus.window import Row
 
 put_back_retry_ticks: Final = seconds(1)
 
+ends_at_home: Final = frozenset(
+    end for end, ending in lock_ends.items() if ending.place is Place.HOME
+)
+
 Notice = tuple[Callable[..., None], tuple[Any, ...]]
 
 
@@ -67,11 +73,13 @@ class OwnerBase:
         self.deliveries: list[tuple[Taker, Delivery]] = []
         self.operations: list[Operation] = []
         self.requests: list[Request] = []
+        self.answers: list[tuple[Answer, Any, Refused | None]] = []
         self.notices: list[Notice] = []
         self.in_transit: set[int] = set()
         """Numbers of active messages that something is about to take, without a lock."""
         self.aside_in_transit: set[int] = set()
         """The same of deferred messages."""
+        self._awake: dict[Stream, None] = {}
         self._draw_token = draw_token
         self._frozen = 0
         self._stranded: list[tuple[Stream, int, StoredMessage]] = []
@@ -94,6 +102,32 @@ class OwnerBase:
     def freeze(self) -> None:
         """Deliver nothing while something goes through the log."""
         self._frozen += 1
+
+    def wake(self, stream: Stream) -> None:
+        """The stream may have something to give away: `advance` will see."""
+        self._awake[stream] = None
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether there are effects, or may be after `advance`."""
+        return bool(
+            self._awake
+            or self.answers
+            or self.deliveries
+            or self.operations
+            or self.requests
+            or self.notices
+        )
+
+    def advance(self, now: Timestamp) -> None:
+        """Give away what the events since the last call have made available.
+
+        Once for all of them: what a client gave back in the same breath comes first.
+        """
+        while self._awake:
+            awake, self._awake = self._awake, {}
+            for stream in awake:
+                stream.advance(now)
 
     # ---- effects, for streams
 
@@ -162,8 +196,22 @@ class OwnerBase:
 
     def remove_lock(self, lock: Lock) -> None:
         self.locks.remove(lock)
+        self._mark_returning(lock, returning=False)
         if lock.home is not None:
             lock.home.outstanding -= 1
+
+    def _mark_end(self, lock: Lock, end: LockEnd) -> None:
+        if end is not LockEnd.COMPLETED and end in ends_at_home and not lock.held.state:
+            self._mark_returning(lock, returning=True)
+
+    def _mark_returning(self, lock: Lock, *, returning: bool) -> None:
+        if lock.home is not None and lock.returning is not returning:
+            lock.returning = returning
+            lock.home.returning += 1 if returning else -1
+
+    def _restore(self, lock: Lock) -> None:
+        self._mark_returning(lock, returning=False)
+        self.locks.restore(lock)
 
     # ---- receive-and-delete, answered
 
@@ -173,21 +221,19 @@ class OwnerBase:
         stream, taker, message = operation.lock
         number = operation.held.number
         taker.in_flight -= 1
-        if refusal is None and result is not gone and (taker.closed or taker.credit <= 0):
-            # It was on no wire yet.
+        if refusal is not None or (result is not gone and (taker.closed or taker.credit <= 0)):
+            # It was on no wire yet; after a failure of the store, it may be there or not.
             self._submit_put_back(stream, number, message)
+            if not taker.closed:
+                stream.set_credit(taker, taker.credit, drain=taker.draining)
             return
         self.in_transit.discard(number)
         stream.outstanding -= 1
-        if refusal is None and result is not gone:
+        if result is not gone:
             taker.credit -= 1
             self.deliveries.append((taker, delivery_of(number, message, None, None)))
         else:
-            if refusal is not None:
-                # If it is there: that will be read.
-                self.give_back(stream, number, None, operation.held.expires_at, now)
-            if not taker.closed:
-                stream.set_credit(taker, taker.credit, drain=taker.draining)
+            stream.set_credit(taker, taker.credit, drain=taker.draining)
         self.came_back(stream, now)
 
     def _submit_put_back(self, stream: Stream, number: int, message: StoredMessage) -> None:
@@ -220,11 +266,11 @@ class OwnerBase:
         refusal = self.refuse_settlement(token, outcome, now)
         if refusal is not None or lock is None:
             if answer is not None:
-                self.notices.append((answer, (ticket, refusal)))
+                self.answers.append((answer, ticket, refusal))
         elif isinstance(outcome, Release):
             self.end_at_home(lock, now)
             if answer is not None:
-                self.notices.append((answer, (ticket, None)))
+                self.answers.append((answer, ticket, None))
         else:
             self.end(lock, lock_end_of(outcome), outcome, ticket, answer)
 
@@ -255,6 +301,7 @@ class OwnerBase:
     ) -> None:
         """The lock is over, by way of the store."""
         lock.status = LockStatus.settling
+        self._mark_end(lock, end)
         operation = Settle(
             self.target,
             self.sub_queue,
@@ -273,6 +320,7 @@ class OwnerBase:
     def settlement(self, lock: Lock, outcome: Outcome) -> Settle:
         """A step that settles an enlisted message, for whoever will report back with `ended`."""
         end = lock_end_of(outcome)
+        self._mark_end(lock, end)
         operation = Settle(
             self.target, self.sub_queue, lock.held, end, outcome, _report_to_nobody, lock=lock
         )
@@ -286,14 +334,15 @@ class OwnerBase:
         lock: Lock = operation.lock
         if operation.answer is not None:
             lost = self.lost() if result is gone else None
-            self.notices.append((operation.answer, (operation.ticket, refusal or lost)))
+            self.answers.append((operation.answer, operation.ticket, refusal or lost))
         if refusal is None:
             self.ended(lock, result, now)
         elif operation.outcome is None or self.is_closing(lock.home):
             self.end_at_home(lock, now)
         else:
-            self.locks.restore(lock)  # the client may try again for as long as the lock lasts
+            self._restore(lock)  # the client may try again for as long as the lock lasts
             self.tick(now)
+            self.parted(lock.home, now)
 
     def ended(self, lock: Lock, result: Settled | None, now: Timestamp) -> None:
         """The store has done what the lock's end asks for."""
@@ -370,8 +419,9 @@ class OwnerBase:
         if self.is_closing(lock.home):
             self.end_at_home(lock, now)
         else:
-            self.locks.restore(lock)
+            self._restore(lock)
             self.tick(now)
+            self.parted(lock.home, now)
 
     # ---- messages set aside
 
@@ -493,11 +543,11 @@ class Owner(OwnerBase):
     def attach(self, taker: Taker) -> None:
         self.stream.credit.add(taker)
 
-    def set_credit(self, taker: Taker, credit: int, now: Timestamp, *, drain: bool) -> None:
+    def set_credit(self, taker: Taker, credit: int, *, drain: bool) -> None:
         self.stream.set_credit(taker, credit, drain=drain)
-        self.stream.advance(now)
+        self.wake(self.stream)
 
-    def detach(self, taker: Taker, now: Timestamp, *, broken: bool) -> None:
+    def detach(self, taker: Taker, *, broken: bool) -> None:
         """Orderly: its locks last until they run out.  Broken: they end now, since links cannot be
         recovered on another connection."""
         self.stream.leave(taker)
@@ -507,7 +557,7 @@ class Owner(OwnerBase):
             lock.taker = None
             if broken and lock.status is not LockStatus.settling:
                 self.end(lock, LockEnd.CONNECTION_LOST)
-        self.stream.advance(now)
+        self.wake(self.stream)
 
     @property
     def takers(self) -> list[Taker]:
@@ -516,35 +566,41 @@ class Owner(OwnerBase):
     @override
     def reconfigured(self, target: Target, now: Timestamp) -> None:
         super().reconfigured(target, now)
-        self.stream.advance(now)
+        self.wake(self.stream)
 
     # ---- the log
 
-    def reported(self, before: int, last: int, rows: Sequence[Row], now: Timestamp) -> None:
+    def reported(
+        self,
+        before: int,
+        last: int,
+        rows: Sequence[Row],
+        now: Timestamp,  # noqa: ARG002 - sessions need it
+    ) -> None:
         """A commit gave the numbers after `before` up to `last`; `rows` of them are active."""
         stream = self.stream
         stream.window.reported(before, last, rows, wanted=bool(stream.credit.takers))
-        stream.advance(now)
+        self.wake(stream)
 
-    def thaw(self, removed: set[int], now: Timestamp) -> None:
+    def thaw(self, removed: set[int], now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
         """What went through the log is through, and took these messages."""
         self._frozen -= 1
         self.stream.window.discard(removed)
-        self.stream.advance(now)
+        self.wake(self.stream)
 
     def swept(self, removed: set[int]) -> None:
         """A sweep took these messages; they had expired."""
         self.stream.window.discard(removed)
 
     @override
-    def doubt(self, now: Timestamp) -> None:
+    def doubt(self, now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
         self.doubtful = True
         self.stream.window.doubt()
-        self.stream.advance(now)
+        self.wake(self.stream)
 
     @override
-    def came_back(self, stream: Stream, now: Timestamp) -> None:
-        stream.advance(now)
+    def came_back(self, stream: Stream, now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
+        self.wake(stream)
 
     @override
     def take_custody(

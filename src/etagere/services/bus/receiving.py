@@ -81,14 +81,13 @@ class ReceiverLink:
         if self._closed:
             return
         core = self._core
-        now = core.clock.now()
-        self.node.state.last_used = now
-        self._give_credit(credit, now, drain=drain)
+        self.node.state.last_used = core.clock.now()
+        self._give_credit(credit, drain=drain)
         core.touch(self._state)
 
-    def _give_credit(self, credit: int, now: Timestamp, *, drain: bool) -> None:
+    def _give_credit(self, credit: int, *, drain: bool) -> None:
         assert isinstance(self._owner, Owner)
-        self._owner.set_credit(self._taker, credit, now, drain=drain)
+        self._owner.set_credit(self._taker, credit, drain=drain)
 
     def settle(self, token: bytes, outcome: Outcome, ticket: Any) -> None:
         core = self._core
@@ -102,18 +101,17 @@ class ReceiverLink:
         if self._closed:
             return
         self._leave()
-        now = self._core.clock.now()
-        self.node.state.last_used = now
-        self._detach(now, broken=broken)
+        self.node.state.last_used = self._core.clock.now()
+        self._detach(broken=broken)
         self._core.touch(self._state)
 
     def _leave(self) -> None:
         self._closed = True
         self.node.state.links.discard(self)
 
-    def _detach(self, now: Timestamp, *, broken: bool) -> None:
+    def _detach(self, *, broken: bool) -> None:
         assert isinstance(self._owner, Owner)
-        self._owner.detach(self._taker, now, broken=broken)
+        self._owner.detach(self._taker, broken=broken)
 
     # ---- called by the owner
 
@@ -184,21 +182,20 @@ class SessionReceiverLink(ReceiverLink):
         self.node.state.links.add(self)
 
     @override
-    def _give_credit(self, credit: int, now: Timestamp, *, drain: bool) -> None:
+    def _give_credit(self, credit: int, *, drain: bool) -> None:
         assert isinstance(self._owner, SessionOwner)
         assert self._hold is not None
-        self._owner.set_credit(self._hold, credit, now, drain=drain)
+        self._owner.set_credit(self._hold, credit, drain=drain)
 
     @override
     def _detach(
         self,
-        now: Timestamp,
         *,
         broken: bool,  # noqa: ARG002 - a session is released either way
     ) -> None:
         assert isinstance(self._owner, SessionOwner)
         assert self._hold is not None
-        self._owner.close(self._hold, now)
+        self._owner.close(self._hold, self._core.clock.now())
 
 
 def open_receiver(

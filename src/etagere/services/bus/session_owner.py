@@ -168,10 +168,10 @@ class SessionOwner(OwnerBase):
         standing = standing_of(hold.custody, token, now, peek_locks)
         return not hold.closing and standing is Standing.GOOD
 
-    def set_credit(self, hold: Hold, credit: int, now: Timestamp, *, drain: bool) -> None:
+    def set_credit(self, hold: Hold, credit: int, *, drain: bool) -> None:
         if not hold.closing:
             hold.stream.set_credit(hold.taker, credit, drain=drain)
-            hold.stream.advance(now)
+            self.wake(hold.stream)
 
     def renew_session(self, session_id: str, now: Timestamp) -> Timestamp:
         hold = self.held(session_id, now)
@@ -259,7 +259,7 @@ class SessionOwner(OwnerBase):
         if hold is None or hold.stream is not stream:
             return
         if not hold.closing:
-            stream.advance(now)
+            self.wake(stream)
         elif stream.outstanding == 0:
             self._release(hold, now)
 

@@ -67,7 +67,15 @@ class Deliverer(Protocol):
 
 
 class Stream:
-    __slots__ = ("_draining", "_owner", "credit", "outstanding", "session_id", "window")
+    __slots__ = (
+        "_draining",
+        "_owner",
+        "credit",
+        "outstanding",
+        "returning",
+        "session_id",
+        "window",
+    )
 
     def __init__(self, owner: Deliverer, next_expected: int, session_id: str | None) -> None:
         self._owner = owner
@@ -76,6 +84,8 @@ class Stream:
         self.credit = CreditQueue()
         self.outstanding = 0
         """Messages taken out of the window whose fate is open: locked, or in transit."""
+        self.returning = 0
+        """Of these, those whose return is on its way to the store."""
         self._draining: list[Taker] = []
 
     def set_credit(self, taker: Taker, credit: int, *, drain: bool) -> None:
@@ -98,7 +108,8 @@ class Stream:
     def advance(self, now: Timestamp) -> None:
         """Give away what can be given away, ask for what is missing, end drains."""
         owner, window, credit = self._owner, self.window, self.credit
-        if owner.delivering:
+        # In a session, what is coming back comes before what has not been out yet.
+        if owner.delivering and not self._is_waiting:
             while (taker := credit.front()) is not None:
                 row = window.front()
                 if row is None:
@@ -120,6 +131,10 @@ class Stream:
         if self._draining:
             self._end_drains()
 
+    @property
+    def _is_waiting(self) -> bool:
+        return self.session_id is not None and self.returning > 0
+
     def _ask(self) -> None:
         window = self.window
         numbers = window.wants_fetch()
@@ -134,7 +149,7 @@ class Stream:
 
     def _end_drains(self) -> None:
         window = self.window
-        if self._owner.delivering and (window.loading or window.fetching):
+        if self._owner.delivering and (window.loading or window.fetching or self._is_waiting):
             return  # something may turn up yet
         for taker in list(self._draining):
             if taker.in_flight == 0:
