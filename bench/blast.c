@@ -522,8 +522,12 @@ static void turn(int poller, int timeout_milliseconds) {
         if (events[n].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) take_bytes(at);
         flush(at);
         if (at->sends) {
-            send_what_may_be(at);
-            flush(at);
+            uint64_t before;
+            do { /* until the window, the credit or the socket is full */
+                before = at->sent;
+                send_what_may_be(at);
+                flush(at);
+            } while (at->sent > before);
         }
         waits = at->out.begin < at->out.end;
         if (waits != at->wants_write) {
