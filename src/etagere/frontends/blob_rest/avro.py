@@ -1,4 +1,4 @@
-"""The framing of query results: an Avro object container file (Avro 1.11, 'Object Container Files')."""
+"""The framing of query results: an Avro object container file (Avro 1.11)."""
 
 import json
 from collections.abc import Iterator
