@@ -1,0 +1,369 @@
+"""Snapshots, versions, soft delete and index tags over HTTP."""
+
+import dataclasses
+from collections.abc import Iterator
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from etagere.services.common.accounts import development_account
+
+from .serving import RawClient, Reply, Server
+
+lease_id = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+
+@pytest.fixture
+def versioned() -> Iterator[tuple[Server, RawClient]]:
+    server = Server(dataclasses.replace(development_account(), versioning=True))
+    raw = RawClient(server.port)
+    assert raw("PUT", "/things", restype="container").status == 201
+    yield server, raw
+    raw.close()
+    server.stop()
+
+
+def retain(raw: RawClient, days: int) -> None:
+    inner = f"<Enabled>true</Enabled><Days>{days}</Days>" if days else "<Enabled>false</Enabled>"
+    body = (
+        f"<StorageServiceProperties><DeleteRetentionPolicy>{inner}</DeleteRetentionPolicy>"
+        "</StorageServiceProperties>"
+    )
+    assert raw("PUT", "/", body, restype="service", comp="properties").status == 202
+
+
+def entries(raw: RawClient, include: str) -> list[tuple[str, ...]]:
+    """(name, what it is...) of each entry of a listing."""
+    reply = raw("GET", "/things", restype="container", comp="list", include=include)
+    found = []
+    for item in ET.fromstring(reply.body).find("Blobs"):
+        kinds = [
+            tag.lower()
+            for tag in ("Deleted", "Snapshot", "VersionId", "IsCurrentVersion")
+            if item.find(tag) is not None
+        ]
+        found.append((item.findtext("Name"), *kinds))
+    return found
+
+
+def take(raw: RawClient, path: str, **headers: str) -> str:
+    reply = raw("PUT", path, None, headers, comp="snapshot")
+    assert reply.status == 201, reply.text
+    return reply.headers["x-ms-snapshot"]
+
+
+# ---- snapshots
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_a_snapshot_stays_as_it_was(
+    server: Server, raw: RawClient, container: str, size: int
+) -> None:
+    path = f"{container}/a"
+    put = raw.put_blob(path, b"o" * size, x_ms_meta_a="1")
+    extents = server.run(server.extents.usage()).extents
+    first = take(raw, path)
+    assert server.run(server.extents.usage()).extents == extents
+    raw.put_blob(path, b"n" * size)
+    got = raw("GET", path, snapshot=first)
+    assert (got.body, got.etag) == (b"o" * size, put.etag)
+    assert got.headers["x-ms-meta-a"] == "1"
+    assert "x-ms-lease-state" not in got.headers
+    assert raw("GET", path).body == b"n" * size
+    other = take(raw, path, **{"x-ms-meta-b": "2"})
+    head = raw("HEAD", path, snapshot=other)
+    assert head.headers["x-ms-meta-b"] == "2"
+    assert head.etag != raw("HEAD", path).etag
+
+
+def test_snapshots_in_one_tick_have_names_of_their_own(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a")
+    assert len({take(raw, f"{container}/a") for _ in range(20)}) == 20
+
+
+def test_snapshots_hold_deletion_back(server: Server, raw: RawClient, container: str) -> None:
+    path = f"{container}/a"
+    raw.put_blob(path, b"x" * 100_000)
+    first, second = take(raw, path), take(raw, path)
+    refused = raw("DELETE", path)
+    assert (refused.status, refused.code) == (409, "SnapshotsPresent")
+    both = raw("DELETE", path, headers={"x-ms-delete-snapshots": "include"}, snapshot=first)
+    assert (both.status, both.code) == (400, "InvalidOperation")
+    assert raw("DELETE", path, snapshot=first).status == 202
+    assert raw("GET", path, snapshot=first).code == "BlobNotFound"
+    assert raw("DELETE", path, headers={"x-ms-delete-snapshots": "only"}).status == 202
+    assert raw("GET", path, snapshot=second).code == "BlobNotFound"
+    take(raw, path)
+    assert raw("DELETE", path, headers={"x-ms-delete-snapshots": "include"}).status == 202
+    server.clock.advance(3600)
+    server.sweep()
+    assert server.run(server.extents.usage()).extents == 0
+
+
+def test_a_lease_does_not_hold_a_snapshot_back(raw: RawClient, container: str) -> None:
+    path = f"{container}/a"
+    raw.put_blob(path)
+    headers = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1",
+               "x-ms-proposed-lease-id": lease_id}  # fmt: skip
+    raw("PUT", path, None, headers, comp="lease")
+    take(raw, path)
+    take(raw, path, **{"x-ms-lease-id": lease_id})
+    wrong = raw("PUT", path, None, {"x-ms-lease-id": lease_id.replace("a", "b")}, comp="snapshot")
+    assert wrong.status == 412
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [
+        ("nonsense", 400, "InvalidQueryParameterValue"),
+        ("2020-13-01T00:00:00.0000000Z", 400, "InvalidQueryParameterValue"),
+        ("2020-01-01T00:00:00.0000000Z", 404, "BlobNotFound"),
+    ],
+)
+def test_snapshots_that_are_none(
+    raw: RawClient, container: str, name: str, status: int, code: str
+) -> None:
+    raw.put_blob(f"{container}/a")
+    reply = raw("GET", f"{container}/a", snapshot=name)
+    assert (reply.status, reply.code) == (status, code)
+
+
+@pytest.mark.parametrize("comp", ["metadata", "properties", "lease", "snapshot", "block"])
+def test_snapshots_are_not_written_to(raw: RawClient, container: str, comp: str) -> None:
+    path = f"{container}/a"
+    raw.put_blob(path)
+    name = take(raw, path)
+    headers = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    reply = raw("PUT", path, b"x", headers, comp=comp, snapshot=name, blockid="AAAA")
+    assert reply.status == 400
+
+
+# ---- versions
+
+
+def test_every_write_of_a_versioned_blob_makes_a_version(versioned) -> None:
+    _, raw = versioned
+    path = "/things/a"
+    ids = [raw.put_blob(path, str(n).encode()).headers["x-ms-version-id"] for n in range(3)]
+    ids.append(
+        raw("PUT", path, None, {"x-ms-meta-a": "b"}, comp="metadata").headers["x-ms-version-id"]
+    )
+    assert ids == sorted(set(ids))
+    assert [raw("GET", path, versionid=name).body for name in ids] == [b"0", b"1", b"2", b"2"]
+    assert raw("HEAD", path).headers["x-ms-version-id"] == ids[-1]
+    kinds = [entry[1:] for entry in entries(raw, "versions")]
+    assert kinds == [("versionid",)] * 3 + [("versionid", "iscurrentversion")]
+    assert raw("DELETE", path).status == 202
+    assert raw("GET", path).code == "BlobNotFound"
+    assert raw("GET", path, versionid=ids[-1]).body == b"2"
+    assert [entry[1:] for entry in entries(raw, "versions")] == [("versionid",)] * 4
+    assert entries(raw, "metadata") == []
+
+
+def test_versions_are_deleted_by_name(versioned) -> None:
+    server, raw = versioned
+    first = raw.put_blob("/things/a", b"x" * 100_000).headers["x-ms-version-id"]
+    second = raw.put_blob("/things/a", b"y").headers["x-ms-version-id"]
+    refused = raw("DELETE", "/things/a", versionid=second)
+    assert (refused.status, refused.code) == (409, "OperationNotAllowedOnRootBlob")
+    assert raw("DELETE", "/things/a", versionid=first).status == 202
+    assert raw("GET", "/things/a", versionid=first).code == "BlobNotFound"
+    server.clock.advance(3600)
+    server.sweep()
+    assert server.run(server.extents.usage()).extents == 0
+
+
+def test_a_version_is_promoted_by_copying_it(versioned) -> None:
+    server, raw = versioned
+    first = raw.put_blob("/things/a", b"old").headers["x-ms-version-id"]
+    raw.put_blob("/things/a", b"new")
+    source = f"{server.url}/things/a?versionid={first}&{raw.sas}"
+    assert raw("PUT", "/things/a", None, {"x-ms-copy-source": source}).status == 202
+    assert raw("GET", "/things/a").body == b"old"
+
+
+# ---- soft delete
+
+
+def test_deleted_and_restored(server: Server, raw: RawClient, container: str) -> None:
+    retain(raw, 7)
+    path = f"{container}/a"
+    raw.put_blob(path, b"x" * 100_000)
+    take(raw, path)
+    gone = raw("DELETE", path, headers={"x-ms-delete-snapshots": "include"})
+    assert gone.headers["x-ms-delete-type-permanent"] == "false"
+    assert raw("GET", path).code == "BlobNotFound"
+    assert entries(raw, "deleted,snapshots") == [("a", "deleted", "snapshot"), ("a", "deleted")]
+    assert entries(raw, "snapshots") == []
+    assert raw("PUT", path, comp="undelete").status == 200
+    assert raw("GET", path).body == b"x" * 100_000
+    assert entries(raw, "deleted,snapshots") == [("a", "snapshot"), ("a",)]
+    raw("DELETE", path, headers={"x-ms-delete-snapshots": "include"})
+    server.clock.advance(7 * 86_400 - 60)
+    server.sweep()
+    assert len(entries(raw, "deleted,snapshots")) == 2
+    server.clock.advance(120)
+    server.sweep()
+    assert entries(raw, "deleted,snapshots") == []
+    assert raw("PUT", path, comp="undelete").code == "BlobNotFound"
+    server.clock.advance(3600)
+    server.sweep()
+    assert server.run(server.extents.usage()).extents == 0
+
+
+def test_what_is_overwritten_becomes_a_deleted_snapshot(raw: RawClient, container: str) -> None:
+    retain(raw, 1)
+    path = f"{container}/a"
+    raw.put_blob(path, b"one")
+    raw.put_blob(path, b"two")
+    assert entries(raw, "deleted,snapshots") == [("a", "deleted", "snapshot"), ("a",)]
+    assert raw("PUT", path, comp="undelete").status == 200
+    reply = raw("GET", container, restype="container", comp="list", include="snapshots")
+    name = ET.fromstring(reply.body).findtext("Blobs/Blob/Snapshot")
+    assert raw("GET", path, snapshot=name).body == b"one"
+    assert raw("GET", path).body == b"two"
+
+
+def test_a_name_taken_anew_keeps_the_deleted_one_as_a_snapshot(
+    raw: RawClient, container: str
+) -> None:
+    retain(raw, 1)
+    path = f"{container}/a"
+    raw.put_blob(path, b"one")
+    raw("DELETE", path)
+    raw.put_blob(path, b"two")
+    raw("PUT", path, comp="undelete")
+    assert entries(raw, "snapshots") == [("a", "snapshot"), ("a",)]
+    assert raw("GET", path).body == b"two"
+
+
+def test_without_retention_deleting_is_for_good(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a")
+    gone = raw("DELETE", f"{container}/a")
+    assert gone.headers["x-ms-delete-type-permanent"] == "true"
+    assert raw("PUT", f"{container}/a", comp="undelete").code == "BlobNotFound"
+    raw.put_blob(f"{container}/b")
+    assert raw("PUT", f"{container}/b", comp="undelete").status == 200
+
+
+def test_permanent_deletion() -> None:
+    server = Server(dataclasses.replace(development_account(), permanent_delete=True))
+    raw = RawClient(server.port)
+    raw("PUT", "/things", restype="container")
+    retain(raw, 7)
+    raw.put_blob("/things/a", b"x")
+    name = take(raw, "/things/a")
+    early = raw("DELETE", "/things/a", deletetype="permanent", snapshot=name)
+    assert early.status == 409
+    raw("DELETE", "/things/a", snapshot=name)
+    assert entries(raw, "deleted,snapshots")[0] == ("a", "deleted", "snapshot")
+    assert raw("DELETE", "/things/a", deletetype="permanent", snapshot=name).status == 202
+    assert entries(raw, "deleted,snapshots") == [("a",)]
+    raw.close()
+    server.stop()
+
+
+# ---- tags
+
+
+def tags_of(reply: Reply) -> dict[str, str]:
+    root = ET.fromstring(reply.body)
+    return {tag.findtext("Key"): tag.findtext("Value") for tag in root.iter("Tag")}
+
+
+def set_tags(raw: RawClient, path: str, tags: dict[str, str], **headers: str) -> Reply:
+    inner = "".join(f"<Tag><Key>{k}</Key><Value>{v}</Value></Tag>" for k, v in tags.items())
+    body = f"<Tags><TagSet>{inner}</TagSet></Tags>"
+    return raw("PUT", path, body, headers, comp="tags")
+
+
+def find(raw: RawClient, where: str, path: str = "/", **query: object) -> list[str]:
+    reply = raw("GET", path, comp="blobs", where=where, **query)
+    assert reply.status == 200, reply.text
+    root = ET.fromstring(reply.body)
+    return [
+        blob.findtext("ContainerName") + "/" + blob.findtext("Name") for blob in root.iter("Blob")
+    ]
+
+
+def test_tags_are_set_without_changing_the_etag(raw: RawClient, container: str) -> None:
+    path = f"{container}/a"
+    put = raw.put_blob(path, b"", x_ms_tags="a=1&b=two%20words")
+    assert tags_of(raw("GET", path, comp="tags")) == {"a": "1", "b": "two words"}
+    assert set_tags(raw, path, {"c": "3"}).status == 204
+    assert tags_of(raw("GET", path, comp="tags")) == {"c": "3"}
+    head = raw("HEAD", path)
+    assert (head.etag, head.headers["x-ms-tag-count"]) == (put.etag, "1")
+    raw.put_blob(path, b"")
+    assert tags_of(raw("GET", path, comp="tags")) == {}
+
+
+def test_tag_conditions(raw: RawClient, container: str) -> None:
+    path = f"{container}/a"
+    raw.put_blob(path, b"", x_ms_tags="a=1")
+    held = {"x-ms-if-tags": "\"a\" = '1'"}
+    failed = {"x-ms-if-tags": "\"a\" = '2'"}
+    assert raw("GET", path, headers=held).status == 200
+    refused = raw("GET", path, headers=failed)
+    assert (refused.status, refused.code) == (412, "ConditionNotMet")
+    assert raw("PUT", path, None, {**failed, "x-ms-meta-a": "b"}, comp="metadata").status == 412
+    assert set_tags(raw, path, {"a": "2"}, **failed).status == 412
+    assert set_tags(raw, path, {"a": "2"}, **held).status == 204
+    odd = raw("GET", path, headers={"x-ms-if-tags": "a = "})
+    assert (odd.status, odd.code) == (400, "InvalidHeaderValue")
+
+
+@pytest.mark.parametrize(
+    ("tags", "code"),
+    [
+        ({f"k{n}": "v" for n in range(11)}, "TagsTooLarge"),
+        ({"": "v"}, "EmptyTagName"),
+        ({"k" * 129: "v"}, "TagsTooLarge"),
+        ({"k": "v" * 257}, "TagsTooLarge"),
+        ({"k!": "v"}, "InvalidTag"),
+    ],
+)
+def test_tags_that_are_none(
+    raw: RawClient, container: str, tags: dict[str, str], code: str
+) -> None:
+    raw.put_blob(f"{container}/a", b"", x_ms_tags="a=1")
+    reply = set_tags(raw, f"{container}/a", tags)
+    assert (reply.status, reply.code) == (400, code)
+    assert tags_of(raw("GET", f"{container}/a", comp="tags")) == {"a": "1"}
+
+
+def test_finding_by_tags(raw: RawClient, container: str) -> None:
+    raw("PUT", "/other", restype="container")
+    for number in range(12):
+        where = "/other" if number % 3 == 0 else container
+        raw.put_blob(
+            f"{where}/{number:02d}", b"", x_ms_tags=f"n={number:02d}&even={number % 2 == 0}"
+        )
+    assert find(raw, "n = '05'") == ["things/05"]
+    assert find(raw, "n >= '09' AND n < '11'") == ["other/09", "things/10"]
+    assert find(raw, "even = 'True' AND n > '03'") == [
+        "other/06",
+        "things/04",
+        "things/08",
+        "things/10",
+    ]
+    assert find(raw, "@container = 'other' AND even = 'False'") == ["other/03", "other/09"]
+    assert find(raw, "even = 'True'", "/other", restype="container") == ["other/00", "other/06"]
+    assert find(raw, "n = '99'") == []
+    found, marker = [], ""
+    while True:
+        query = {"marker": marker} if marker else {}
+        reply = raw("GET", "/", comp="blobs", where="n >= '00'", maxresults=5, **query)
+        root = ET.fromstring(reply.body)
+        found += [blob.findtext("Name") for blob in root.iter("Blob")]
+        marker = root.findtext("NextMarker")
+        if not marker:
+            break
+    assert sorted(found) == [f"{number:02d}" for number in range(12)]
+    set_tags(raw, f"{container}/05", {"n": "50"})
+    raw("DELETE", f"{container}/04")
+    assert find(raw, "n = '05'") == find(raw, "n = '04'") == []
+    assert find(raw, "n = '50'") == ["things/05"]
+    for bad in ("n <> '5'", "n = '5' OR n = '6'", "", "@container = 'x'"):
+        reply = raw("GET", "/", comp="blobs", where=bad)
+        assert reply.status == 400
