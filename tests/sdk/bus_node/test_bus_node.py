@@ -1,0 +1,52 @@
+"""@azure/service-bus, unmodified, against `etagere serve`; what it does is in bus.cjs.
+
+The SDK's administration client speaks HTTPS whatever the connection string says, so it is told to
+trust the authority that the server made for itself.
+"""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from etagere.testing import ServerProcess
+
+script = Path(__file__).with_name("bus.cjs")
+scenarios = re.findall(r"^  async (\w+)\(", script.read_text(), re.MULTILINE)
+script_seconds_max = 100
+
+
+@pytest.fixture(scope="module")
+def outcomes(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """What came of each scenario: nothing, or how it failed."""
+    data = tmp_path_factory.mktemp("bus") / "data"
+    with ServerProcess(("--data", str(data), "--services", "bus")) as server:
+        port = server.urls["amqp"].rpartition(":")[2]
+        connection_string = (
+            f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+        )
+        ran = subprocess.run(
+            ["node", str(script), connection_string],
+            env={
+                **os.environ,
+                "NODE_PATH": str(node_modules),
+                "NODE_EXTRA_CA_CERTS": str(data / "certificates" / "authority.pem"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=script_seconds_max,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert "Traceback" not in server.said
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {line["name"]: line["error"] for line in lines}
+
+
+@pytest.mark.parametrize("name", scenarios)
+def test_scenario(outcomes: dict[str, str | None], name: str) -> None:
+    assert outcomes[name] is None, outcomes[name]
