@@ -273,22 +273,21 @@ const scenarios = {
     const queue = await newQueue();
     const sender = client.createSender(queue);
     const receiver = client.createReceiver(queue);
-    const soon = new Date(Date.now() + 1500);
     const far = new Date(Date.now() + 3600000);
     const [, second] = await sender.scheduleMessages([{ body: "a" }, { body: "b" }], far);
-    await sender.scheduleMessages({ body: "c" }, soon);
     const peeked = await receiver.peekMessages(5);
-    assert.deepEqual(bodies(peeked), ["a", "b", "c"]);
-    assert.deepEqual(new Set(peeked.map((message) => message.state)), new Set(["scheduled"]));
+    assert.deepEqual(bodies(peeked), ["a", "b"]);
+    assert.deepEqual(peeked.map((message) => message.state), ["scheduled", "scheduled"]);
     assert.equal(peeked[0].scheduledEnqueueTimeUtc.getTime(), far.getTime());
     await sender.cancelScheduledMessages(second);
     assert.deepEqual(await receiver.receiveMessages(1, { maxWaitTimeInMs: 200 }), []);
+    const soon = new Date(Date.now() + 1500);
+    await sender.scheduleMessages({ body: "c" }, soon);
     const [found] = await completeAll(receiver, 1, 8);
     assert.equal(found.body, "c");
     assert.ok(found.enqueuedTimeUtc >= soon);
-    assert.deepEqual(bodies(await receiver.peekMessages(5, {
-      fromSequenceNumber: peeked[0].sequenceNumber,
-    })), ["a"]);
+    const { sequenceNumber: fromSequenceNumber } = peeked[0];
+    assert.deepEqual(bodies(await receiver.peekMessages(5, { fromSequenceNumber })), ["a"]);
   },
 
   async ruleManager(client) {
@@ -300,13 +299,13 @@ const scenarios = {
     assert.deepEqual((await listed()).map((rule) => rule.name), ["$Default"]);
     await rules.deleteRule("$Default");
     await rules.createRule("large", { sqlExpression: "amount > 10" }, {
-      sqlExpression: "SET label = 'large'",
+      sqlExpression: "SET sys.Label = 'large'",
     });
     await rules.createRule("same", { subject: "wanted", applicationProperties: { k: "v" } });
     const found = await listed();
     assert.deepEqual(found.map((rule) => rule.name), ["large", "same"]);
     assert.equal(found[0].filter.sqlExpression, "amount > 10");
-    assert.equal(found[0].action.sqlExpression, "SET label = 'large'");
+    assert.equal(found[0].action.sqlExpression, "SET sys.Label = 'large'");
     assert.equal(found[1].filter.subject, "wanted");
     assert.deepEqual(found[1].filter.applicationProperties, { k: "v" });
     const sender = client.createSender(topic);
