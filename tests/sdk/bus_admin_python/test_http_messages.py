@@ -13,6 +13,7 @@ import pytest
 
 from etagere.services.bus.descriptions import QueueDescription, TopicDescription
 from etagere.services.bus.descriptions import SubscriptionDescription as Subscription
+from etagere.services.bus.sections import AmqpSections
 
 from .conftest import Namespace, listener, root
 
@@ -74,6 +75,13 @@ def test_a_message_goes_through(call: Caller) -> None:
     assert gone.status == 404
     assert b"<Code>404</Code>" in gone.content
     assert call("DELETE", "/orders/messages/head?timeout=0").status == 204
+
+
+def test_names_of_properties_keep_their_case(call: Caller, namespace: Namespace) -> None:
+    call("POST", "/orders/messages", b"x", CustomerName='"Ann"')
+    peeked = namespace.run(lambda: namespace.broker.peek("orders", 1, 1))
+    properties = AmqpSections().application_properties(peeked[0].tail)
+    assert properties == {"CustomerName": "Ann"}
 
 
 def test_unlocking_gives_it_back(call: Caller) -> None:

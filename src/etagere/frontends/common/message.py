@@ -75,7 +75,8 @@ class Request:
         self.secure = secure
         self.repeated_headers = repeated_headers
         self.spelling = spelling
-        """`x-ms-meta-*` names by their lower-case form, as the client wrote them."""
+        """Names of metadata and of other headers that are none of HTTP's, by their lower-case form,
+        as the client wrote them."""
         self.implied_version: str | None = None
         """`x-ms-version` where it is not among the headers: a batch's parts have the batch's."""
         self.host = headers.get("host", "")

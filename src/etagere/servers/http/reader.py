@@ -13,6 +13,20 @@ from etagere.servers.http.limits import HttpLimits
 
 _names: dict[bytes, str] = {}
 _names_max: Final = 1024
+_spelt: set[bytes] = set()
+"""Those of `_names` whose case matters."""
+_caseless: Final = frozenset(
+    """
+    accept accept-charset accept-encoding accept-language authorization brokerproperties
+    cache-control connection content-disposition content-encoding content-language content-length
+    content-md5 content-range content-type cookie dataserviceversion date expect from host if-match
+    if-modified-since if-none-match if-range if-unmodified-since keep-alive maxdataserviceversion
+    max-forwards origin pragma prefer proxy-authorization proxy-connection range referer te trailer
+    transfer-encoding upgrade user-agent via warning x-http-method
+    access-control-request-headers access-control-request-method
+    sec-websocket-extensions sec-websocket-key sec-websocket-protocol sec-websocket-version
+    """.split()
+)
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
@@ -155,10 +169,8 @@ class RequestReader:
             self._head.repeated.add(key)
             text = f"{headers[key]}, {text}"
         headers[key] = text
-        if key.startswith("x-ms-meta-"):
-            spelt = name.decode("latin-1")
-            if spelt != key:
-                self._head.spelling[key] = spelt
+        if name in _spelt or (name not in _names and _case_matters(name, key)):
+            self._head.spelling[key] = name.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         if self._replaying:
@@ -278,7 +290,17 @@ def _learn(name: bytes) -> str:
     key = name.decode("latin-1").lower()
     if len(_names) < _names_max:
         _names[name] = key
+        if _case_matters(name, key):
+            _spelt.add(name)
     return key
+
+
+def _case_matters(name: bytes, key: str) -> bool:
+    """Names of metadata and of message properties are kept as they are written; HTTP's own and
+    the services' have no case."""
+    if key in _caseless or (key.startswith("x-ms-") and not key.startswith("x-ms-meta-")):
+        return False
+    return name != key.encode("latin-1")
 
 
 def _url_too_long(limits: HttpLimits) -> Refusal:
