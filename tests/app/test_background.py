@@ -89,3 +89,11 @@ async def test_what_is_due_at_once_again_and_again_leaves_room_for_others(founda
     await settle()
     assert sweeps.calls == ["first1", "second2"]
     await background.stop()
+
+
+async def test_stopping_is_not_lost_on_a_sweep_that_is_woken_at_that_moment(foundation):
+    background = Background(foundation, [service("blob", Sweeps())])
+    await settle()
+    background.wake()
+    async with asyncio.timeout(5):
+        await background.stop()

@@ -65,7 +65,9 @@ class Background:
                 await asyncio.sleep(0)
             alarm = None if due is None else foundation.timers.at(due, woken.set)
             try:
-                await asyncio.wait_for(woken.wait(), look_again_seconds)
+                # Not `wait_for`, which loses a cancellation that comes together with the event.
+                async with asyncio.timeout(look_again_seconds):
+                    await woken.wait()
             except TimeoutError:
                 pass
             finally:
