@@ -1,6 +1,7 @@
 """The bus on sockets: protocols told apart, pressure, faults and ends, with clients of our own."""
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -491,6 +492,28 @@ async def test_locks_of_an_orderly_end_are_kept_and_of_a_lost_connection_not(bus
     assert b"\xa1\x011" in third.payload  # message id 1: the lost one; 0 is still locked
     await third.silence()
     await third.close()
+
+
+async def test_what_was_said_before_a_failed_write_is_heard(bus: Bus) -> None:
+    """A client settles and leaves without reading; our write fails while that is still unread."""
+    await fill(bus, 1)
+    client = await RawClient.open(bus.port, login=root_login)
+    await client.attach("q", receiver=True, rcv_settle_mode=1)
+    client.credit(1)
+    await client.receive()
+    (connection,) = bus.server._connections
+    connection._transport.pause_reading()
+    client.say(Disposition(True, 0, 0, True, accepted))
+    client.say(Detach(0, True))
+    client.say(Close())
+    bound = client.writer.get_extra_info("socket")
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.writer.transport.abort()
+    await asyncio.sleep(0.05)
+    connection._transport.write(bytes(8))
+    await until(lambda: len(bus.server._connections) == 0)
+    await bus.broker.idle()
+    assert await peeked(bus) == []
 
 
 async def test_idle_links_and_connections_are_ended(bus: Bus) -> None:
