@@ -1,7 +1,7 @@
 """Who certainly had what, and when: leases held by one, messages hidden from all others.
 
-A client knows a moment before and a moment after each effect.  What is concluded here holds wherever
-between the two the effect was; time is the server's own, so nothing is allowed for clocks.
+A client knows a moment before and a moment after each effect.  What is concluded here holds
+wherever between the two the effect was; time is the server's own, so nothing is allowed for clocks.
 """
 
 from dataclasses import dataclass
@@ -108,7 +108,9 @@ def check_queue(name: str, records: list[Record], drained_by: str) -> list[str]:
     for record in records:
         if record.kind == "get" and record.outcome is Outcome.DONE:
             for each in record.found["messages"]:
-                delivery = Delivery(each["id"], each["receipt"], each["count"], each["text"], record)
+                delivery = Delivery(
+                    each["id"], each["receipt"], each["count"], each["text"], record
+                )
                 deliveries.setdefault(delivery.message, []).append(delivery)
     changes: dict[str, list[Record]] = {}
     for record in records:
@@ -181,9 +183,7 @@ def _hidden_until(taken: Record, changes: list[Record], next_taken: Record | Non
     return until
 
 
-def _texts(
-    put: Record | None, changes: list[Record], by: Record, possible: set[str]
-) -> set[str]:
+def _texts(put: Record | None, changes: list[Record], by: Record, possible: set[str]) -> set[str]:
     """What a read may find: what was written last before it, or anything that ran beside it."""
     updates = [each for each in changes if each.kind == "update"]
     applied = [each for each in updates if each.outcome is not Outcome.REFUSED]

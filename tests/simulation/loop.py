@@ -1,7 +1,7 @@
 """An event loop whose order and time come from a seed: no sockets, no threads, no real clock.
 
-Whatever is ready may run next.  asyncio promises more (first come, first served), so what holds here
-holds wherever tasks are slower or faster than one would think.
+Whatever is ready may run next.  asyncio promises more (first come, first served), so what holds
+here holds wherever tasks are slower or faster than one would think.
 """
 
 import asyncio
@@ -136,9 +136,9 @@ class SeededLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[T]":
-        return asyncio.Task(coro, loop=self, name=name, context=context)  # type: ignore[arg-type]  # typeshed takes no generator
+        return asyncio.Task(coro, loop=self, name=name, context=context)
 
-    def run_in_executor(  # type: ignore[override]  # the stub has type variables of its own
+    def run_in_executor(
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
         """No thread: it runs some time, all at once."""

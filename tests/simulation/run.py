@@ -39,7 +39,7 @@ class Outcome:
 def simulate(
     seed: int,
     make_engine: Callable[[LoopClock, Weather], FaultyEngine] = FaultyEngine,
-    size: Size = Size(),  # noqa: B008 - frozen
+    size: Size = Size(),
 ) -> Outcome:
     world = World(seed, make_engine)
     with listening(world):

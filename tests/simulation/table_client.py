@@ -69,7 +69,11 @@ class TableClient:
 
     async def _query(self, partition: str) -> None:
         record, answer = await self._ask(
-            partition, "query", "GET", f"{table}()", query=f"$filter=PartitionKey%20eq%20'{partition}'"
+            partition,
+            "query",
+            "GET",
+            f"{table}()",
+            query=f"$filter=PartitionKey%20eq%20'{partition}'",
         )
         if answer is not None and answer.status == 200:
             found = json.loads(answer.body)["value"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TypeVar
 
 from etagere.base.clock import Clock
@@ -11,7 +12,7 @@ from etagere.extents.contract import ExtentStore
 from etagere.extents.encryption import Seal, SealedExtents
 from etagere.extents.spool import Received, spool
 from etagere.kernel.ranges import RequestedRange
-from etagere.kv.contract import Body, Engine, Partition, ReadTx, Tx
+from etagere.kv.contract import Body, Engine, Partition, ReadTx, StoreError, Tx
 from etagere.services.blob.blobs import Where
 from etagere.services.blob.download import Download, Unlock, open_download, without_keys
 from etagere.services.blob.encryption import Vault
@@ -78,9 +79,14 @@ class BlobService:
             raise
 
     async def discard(self, received: Received) -> None:
-        """Forget a body that no transaction kept."""
+        """Forget a body that no transaction kept, or none that is known of.
+
+        A store that fails at this leaves an orphan for the scrub.  What went wrong before counts:
+        had the write perhaps been committed, StoreFull here would deny it.
+        """
         if received.extent is not None:
-            await references.give_up(self.engine, self.extents, [received.extent.id])
+            with suppress(StoreError):
+                await references.give_up(self.engine, self.extents, [received.extent.id])
 
     async def open_download(
         self,
