@@ -178,6 +178,7 @@ def test_page_blobs(server: Server, raw: RawClient, container: str, seal: dict[s
         wanted = {"x-ms-page-write": "update", "x-ms-range": f"bytes={start}-{start + length - 1}"}
         done = raw("PUT", path, data, {**wanted, **seal}, comp="page")
         assert done.status == 201, done.text
+        check_said(done.headers, seal)
         expected[start : start + length] = data
     check_ranges(raw, path, bytes(expected), seal)
     for first, last in ((140_000, 150_000), (66_000, 66_100), (700, 262_144)):

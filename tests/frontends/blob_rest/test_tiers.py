@@ -2,6 +2,8 @@
 
 import base64
 import uuid
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 
 import pytest
 
@@ -339,3 +341,50 @@ def test_a_smart_blob_cools_down(server: Server, raw: RawClient, container: str)
         server.clock.advance(days * 86_400)
         assert head(raw, path)["x-ms-smart-access-tier"] == tier
         assert f"<SmartAccessTier>{tier}</SmartAccessTier>" in listed(raw, container)
+
+
+# ---- deleting what has been in its tier for long enough
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "status"),
+    [
+        ("modified", -10, 202),
+        ("modified", 0, 412),
+        ("modified", 10, 412),
+        ("unmodified", -10, 412),
+        ("unmodified", 0, 202),
+        ("unmodified", 10, 202),
+    ],
+)
+@pytest.mark.parametrize("explicit", [True, False])
+def test_deleting_by_the_age_of_the_tier(
+    server: Server, raw: RawClient, container: str, kind: str, seconds: int, status: int, explicit
+) -> None:
+    path = f"{container}/a"
+    raw.put_blob(path)
+    if explicit:
+        server.clock.advance(100)
+        set_tier(raw, path, "Cool")
+    found = head(raw, path)
+    name = "x-ms-access-tier-change-time" if explicit else "x-ms-creation-time"
+    moment = parsedate_to_datetime(found[name]) + timedelta(seconds=seconds)
+    condition = {f"x-ms-access-tier-if-{kind}-since": format_datetime(moment, usegmt=True)}
+    reply = raw("DELETE", path, None, condition)
+    assert reply.status == status, reply.text
+    if status == 412:
+        assert reply.code == "ConditionNotMet"
+        assert head(raw, path)["etag"] == found["etag"]
+
+
+def test_bad_conditions_on_tiers(server: Server, raw: RawClient, container: str) -> None:
+    path = f"{container}/a"
+    raw.put_blob(path)
+    bad = raw("DELETE", path, None, {"x-ms-access-tier-if-modified-since": "yesterday"})
+    assert (bad.status, bad.code) == (400, "InvalidHeaderValue")
+    old = RawClient(server.port, version="2026-02-06")
+    date = {"x-ms-access-tier-if-modified-since": "Sun, 06 Nov 1994 08:49:37 GMT"}
+    refused = old("DELETE", path, None, date)
+    assert (refused.status, refused.code) == (400, "InvalidHeaderValue")
+    assert raw("DELETE", path, None, date).status == 202
+    old.close()

@@ -16,7 +16,7 @@ from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.containers import leased_response
 from etagere.frontends.blob_rest.encryption import customer_key, keyed, seal_of, unlocking
 from etagere.frontends.blob_rest.page_blobs import page_properties
-from etagere.frontends.blob_rest.tiers import tier_headers
+from etagere.frontends.blob_rest.tiers import tier_conditions, tier_headers
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import boolean, encode_base64, metadata, metadata_headers
 from etagere.frontends.common.message import Response
@@ -185,15 +185,23 @@ async def delete(call: BlobCall) -> Response:
     snapshots = _snapshots(call)
     if call.query("deletetype") is not None:
         return await _delete_permanently(call)
+    tier = tier_conditions(call.request, call.version)
     body: Body[Tx, bool]
     if where.snapshot or where.version:
         if snapshots is not Snapshots.REFUSE:
             # x-ms-delete-snapshots speaks of a blob's snapshots, and a snapshot has none.
             raise Refused("InvalidOperation")
-        body = partial(history.delete_moment, where=where, guard=guard, keeping=keeping)
+        body = partial(
+            history.delete_moment, where=where, guard=guard, keeping=keeping, tier_conditions=tier
+        )
     else:
         body = partial(
-            history.delete, where=where, guard=guard, snapshots=snapshots, keeping=keeping
+            history.delete,
+            where=where,
+            guard=guard,
+            snapshots=snapshots,
+            keeping=keeping,
+            tier_conditions=tier,
         )
     permanent = await call.blobs.write((where.part,), body)
     return Response(202, {"x-ms-delete-type-permanent": "true" if permanent else "false"})

@@ -18,7 +18,7 @@ from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall, moment
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.decode import too_large
-from etagere.frontends.blob_rest.encryption import seal_of
+from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.common import xml
 from etagere.frontends.common.addressing import decode, resolve
@@ -154,7 +154,7 @@ def page_headers(record: BlobRecord) -> dict[str, str]:
     return {
         **validators(record),
         _sequence_header: str(record.sequence),
-        "x-ms-request-server-encrypted": "true",
+        **request_encrypted(record),
     }
 
 

@@ -10,13 +10,16 @@ from etagere.frontends.common import xml
 from etagere.frontends.common.headers import required
 from etagere.frontends.common.message import Request, Response
 from etagere.kernel.conditions import parse_conditions
-from etagere.kernel.dates import format_http_date
+from etagere.kernel.dates import format_http_date, parse_http_date
 from etagere.services.blob import tiers
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.records import BlobRecord, BlobType
+from etagere.services.blob.tiers import TierConditions
 
 header: Final = "x-ms-access-tier"
 priority_header: Final = "x-ms-rehydrate-priority"
+_conditions_since: Final = "2026-04-06"
+_kinds: Final = ("modified", "unmodified")
 _newer: Final = {tiers.cold: "2021-12-02", tiers.smart: "2026-06-06"}
 _tiers: Final = {tier.lower(): tier for tier in (*tiers.block_tiers, *tiers.page_tiers)}
 _priorities: Final = {priority.lower(): priority for priority in tiers.rehydration_takes}
@@ -40,6 +43,26 @@ def priority(request: Request) -> str:
     found = _priorities.get(text.lower())
     if found is None:
         raise invalid_header(priority_header, text)
+    return found
+
+
+def tier_conditions(request: Request, version: str) -> TierConditions:
+    """Delete Blob: `x-ms-access-tier-if-modified-since` and its opposite."""
+    since, until = (_date(request, f"x-ms-access-tier-if-{kind}-since") for kind in _kinds)
+    if since is None and until is None:
+        return tiers.no_tier_conditions
+    if version < _conditions_since:
+        raise invalid_header("x-ms-version", version)
+    return TierConditions(since, until)
+
+
+def _date(request: Request, name: str) -> Timestamp | None:
+    text = request.headers.get(name)
+    if not text:
+        return None
+    found = parse_http_date(text)
+    if found is None:
+        raise invalid_header(name, text)
     return found
 
 

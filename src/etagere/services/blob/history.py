@@ -31,7 +31,7 @@ from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_read, admit_write
 from etagere.services.blob.immutability import must_be_mutable, mutable
 from etagere.services.blob.records import BlobRecord, BlobType, blobs
-from etagere.services.blob.tiers import must_be_online
+from etagere.services.blob.tiers import TierConditions, must_be_online, no_tier_conditions
 
 seconds_per_day: Final = 86_400
 _rows_per_scan: Final = 256
@@ -184,7 +184,12 @@ async def snapshot(
 
 
 async def delete(
-    tx: Tx, where: Where, guard: Guard, snapshots: Snapshots, keeping: Keeping
+    tx: Tx,
+    where: Where,
+    guard: Guard,
+    snapshots: Snapshots,
+    keeping: Keeping,
+    tier_conditions: TierConditions = no_tier_conditions,
 ) -> bool:
     """Delete Blob; whether it is gone for good."""
     standing = await stand(tx, where)
@@ -193,6 +198,7 @@ async def delete(
         return True
     admit_write(record, guard, tx.now, WriteKind.UPDATE)
     record = must_exist(record)
+    tier_conditions.check(record, tx.now)
     must_be_mutable(record, tx.now)
     await _delete_snapshots(tx, home, where.name, snapshots, keeping)
     permanent = not keeping.retention_days
@@ -234,7 +240,13 @@ async def _discard(tx: Tx, home: Home, name: str, record: BlobRecord, keeping: K
         await content.let_go(tx, home, record)
 
 
-async def delete_moment(tx: Tx, where: Where, guard: Guard, keeping: Keeping) -> bool:
+async def delete_moment(
+    tx: Tx,
+    where: Where,
+    guard: Guard,
+    keeping: Keeping,
+    tier_conditions: TierConditions = no_tier_conditions,
+) -> bool:
     """Delete one snapshot or one earlier version; whether it is gone for good.
 
     Neither carries a lease, so none is asked for (unconfirmed on the live service for snapshots).
@@ -242,6 +254,7 @@ async def delete_moment(tx: Tx, where: Where, guard: Guard, keeping: Keeping) ->
     standing = await find(tx, where)
     home = standing.home
     record = admit_read(standing.record, Guard(guard.conditions, None, guard.version), tx.now)
+    tier_conditions.check(record, tx.now)
     if not where.snapshot:
         row = keys.version(home.generation, where.name, where.version)
         if await tx.get(home.part, row) is None:

@@ -8,11 +8,12 @@ that would have to be told apart from the users' own.  The next change of the re
 time has done to it.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from etagere.base.clock import Timestamp, seconds
+from etagere.base.clock import Timestamp, seconds, ticks_per_second
 from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import Use
@@ -52,6 +53,26 @@ rehydration_takes: Final = {high_priority: seconds(3600), standard_priority: sec
 
 smart_cool_after: Final = seconds(30 * 86_400)
 smart_cold_after: Final = seconds(90 * 86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class TierConditions:
+    """On the moment when the tier was last changed, which is that of the creation if it never was;
+    as for all conditions, whole seconds are compared."""
+
+    modified_since: Timestamp | None = None
+    unmodified_since: Timestamp | None = None
+
+    def check(self, record: BlobRecord, now: Timestamp) -> None:
+        changed = (settled(record, now).tier_changed or record.created) // ticks_per_second
+        since, until = self.modified_since, self.unmodified_since
+        if (since is not None and changed <= since // ticks_per_second) or (
+            until is not None and changed > until // ticks_per_second
+        ):
+            raise Refused("ConditionNotMet")
+
+
+no_tier_conditions: Final = TierConditions()
 
 
 def settled(record: BlobRecord, now: Timestamp) -> BlobRecord:
