@@ -181,7 +181,12 @@ class Simulation:
     def spawn(self, work):
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self.ended)
+
+    def ended(self, task):
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.violations.append(task.exception())
 
     # ---- what clients see
 
@@ -328,6 +333,7 @@ class Simulation:
             assert refusal.code in (  # noqa: PT017
                 "com.microsoft:timeout",
                 "com.microsoft:session-cannot-be-locked",
+                "com.microsoft:session-lock-lost",  # as soon as it was granted
             )
             return
         client.session = client.link.session_id
@@ -384,9 +390,6 @@ class Simulation:
         fate = self.random.choice(list(client.held))
         if fate.settling is not None or fate.holder is not client:
             return
-        self.spawn(self.transacting(client, fate, self.new_fate()))
-
-    async def transacting(self, client, fate, successor):
         transaction = self.broker.begin_transaction(client)
         token = client.held[fate]
         try:
@@ -396,6 +399,9 @@ class Simulation:
             transaction.rollback()
             return
         fate.settling = complete
+        self.spawn(self.transacting(transaction, client, token, fate, self.new_fate()))
+
+    async def transacting(self, transaction, client, token, fate, successor):
         transaction.send("q", [message(successor.body, session=successor.session)])
         record = [fate, successor, "unknown"]
         self.transactions.append(record)
@@ -430,6 +436,8 @@ class Simulation:
             self.clock.time += seconds(70)
             await self.broker.catch_up()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.violations:
+            raise self.violations[0]
         left = await self.everything_left("q")
         buried = await self.everything_left("q/$DeadLetterQueue")
         for delivery in left:

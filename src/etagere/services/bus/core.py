@@ -8,6 +8,7 @@ taken up when the callback has returned.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -15,13 +16,15 @@ from etagere.base.clock import Clock, Timestamp, seconds, timestamp_never
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.kv.contract import Engine, Partition, ReadTx, StoreError
-from etagere.services.bus import browsing
+from etagere.services.bus import browsing, keys, records
 from etagere.services.bus.agenda import Agenda
 from etagere.services.bus.catalogue import Catalogue, Entity, LogState
 from etagere.services.bus.descriptions import Tier, receives_allowed
+from etagere.services.bus.ledger import Log
 from etagere.services.bus.messages import SectionCodec
 from etagere.services.bus.operations import Expire, Operation, Settle
 from etagere.services.bus.owner import Owner
+from etagere.services.bus.records import LogCounters
 from etagere.services.bus.session_owner import SessionOwner
 from etagere.services.bus.stream import Fetch, FindSession, Lapse, Load, Request
 from etagere.services.bus.window import Row
@@ -178,9 +181,7 @@ class Core:
             state, counters = self.catalogue.logs.get(opened.log), opened.counters
             if state is None:
                 continue
-            if counters.revision > state.counters.revision:
-                state.node.entity.bytes += counters.bytes - state.counters.bytes
-                state.counters = counters
+            self._take_counters(state, counters)
             if 0 < opened.earliest_due < state.next_due:
                 state.next_due = Timestamp(opened.earliest_due)
             if 0 < opened.earliest_expiry < state.next_expiry:
@@ -221,6 +222,31 @@ class Core:
                     if state.owner is not None:
                         state.owner.doubt(now)
                         self._touched[state] = None
+            if entity is not None:
+                self.spawn(self._look_again(entity))
+
+    async def _look_again(self, entity: Entity) -> None:
+        """Counters and moments, as the store has them: nobody told of the last commit."""
+
+        async def body(tx: ReadTx) -> list[tuple[LogState, LogCounters]]:
+            found = []
+            for node in entity.nodes:
+                for state in node.logs.values():
+                    raw = await tx.get(state.log.part, keys.counters(state.log.number))
+                    if raw is not None:
+                        found.append((state, records.counters.decode(raw)))
+                        await find_what_is_due(tx, state)
+            return found
+
+        with suppress(StoreError):
+            for state, counters in await self.engine.read(body):
+                self._take_counters(state, counters)
+                self.reschedule(state)
+
+    def _take_counters(self, state: LogState, counters: LogCounters) -> None:
+        if counters.revision > state.counters.revision:
+            state.node.entity.bytes += counters.bytes - state.counters.bytes
+            state.counters = counters
 
     # ---- owners
 
@@ -373,3 +399,26 @@ class Core:
         )
         operation.state = state
         self.submit(entity, operation)
+
+
+_far: Final = 2**63
+
+
+async def find_what_is_due(tx: ReadTx, state: LogState) -> None:
+    """Set the moments of a log, from the beginnings of its indexes."""
+    log = state.log
+    state.next_due = await _first(tx, log, keys.due_until(log.number, _far))
+    state.next_expiry = await _first(tx, log, keys.expired_until(log.number, _far))
+    state.expiry_cursor = None
+    if state.remembers_for is not None:
+        oldest = await _first(tx, log, keys.duplicates_until(log.number, _far))
+        if oldest < timestamp_never:
+            state.next_purge = Timestamp(oldest + state.remembers_for)
+    if state.forwards and state.counters.active:
+        state.next_hand_on = tx.now
+
+
+async def _first(tx: ReadTx, log: Log, span: keys.Range) -> Timestamp:
+    """The time in the first key of an index."""
+    rows = await tx.scan(log.part, *span, limit=1)
+    return Timestamp(keys.time_of(rows[0][0])) if rows else timestamp_never

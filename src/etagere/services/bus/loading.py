@@ -5,11 +5,10 @@ No message is read: how long the logs are does not matter.
 
 from typing import Final
 
-from etagere.base.clock import Timestamp, timestamp_never
 from etagere.kv.contract import Partition, ReadTx
 from etagere.services.bus import keys, records
-from etagere.services.bus.catalogue import Entity, LogState, NodeState, make_node
-from etagere.services.bus.core import Core
+from etagere.services.bus.catalogue import Entity, NodeState, make_node
+from etagere.services.bus.core import Core, find_what_is_due
 from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.records import EntityRecord, LogCounters, SubscriptionRecord
 from etagere.services.bus.rules import RuleDescription
@@ -73,28 +72,5 @@ async def _load_node(
             counters[log] = records.counters.decode(raw)
     node = make_node(entity, record, rules, counters, tier, tx.now)
     for state in node.logs.values():
-        await _find_what_is_due(tx, state)
+        await find_what_is_due(tx, state)
     return node
-
-
-async def _find_what_is_due(tx: ReadTx, state: LogState) -> None:
-    log, counters = state.log, state.counters
-    if counters.scheduled:
-        state.next_due = await _first(tx, log.part, keys.due_until(log.number, _far))
-    if counters.expiring:
-        state.next_expiry = await _first(tx, log.part, keys.expired_until(log.number, _far))
-    if state.remembers_for is not None:
-        oldest = await _first(tx, log.part, keys.duplicates_until(log.number, _far))
-        if oldest < timestamp_never:
-            state.next_purge = Timestamp(oldest + state.remembers_for)
-    if state.forwards and counters.active:
-        state.next_hand_on = tx.now
-
-
-_far: Final = 2**63
-
-
-async def _first(tx: ReadTx, part: Partition, span: keys.Range) -> Timestamp:
-    """The time in the first key of an index."""
-    rows = await tx.scan(part, *span, limit=1)
-    return Timestamp(keys.time_of(rows[0][0])) if rows else timestamp_never

@@ -23,6 +23,8 @@ class LockStatus(Enum):
     """Its settlement is on the way to the store, and cannot be overtaken by time."""
     enlisted = auto()
     """A transaction will settle it; until that ends it does not run out."""
+    committing = auto()
+    """The transaction's end is on the way to the store."""
 
 
 class Lock:
@@ -38,6 +40,11 @@ class Lock:
         self.status = LockStatus.held
         self.returning = False
         """Whether it is counted in its home's `returning`."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether something on the way to the store will end it, and nothing else may."""
+        return self.status is LockStatus.settling or self.status is LockStatus.committing
 
     @property
     def token(self) -> bytes:

@@ -53,6 +53,8 @@ ends_at_home: Final = frozenset(
     end for end, ending in lock_ends.items() if ending.place is Place.HOME
 )
 
+_transactional: Final = (LockStatus.enlisted, LockStatus.committing)
+
 Notice = tuple[Callable[..., None], tuple[Any, ...]]
 
 
@@ -414,8 +416,8 @@ class OwnerBase:
 
     def roll_back(self, lock: Lock, now: Timestamp) -> None:
         """The lock is as it was; it may be over by now."""
-        if not self.locks.holds(lock) or lock.status is LockStatus.held:
-            return
+        if not self.locks.holds(lock) or lock.status not in _transactional:
+            return  # something else has ended it
         if self.is_closing(lock.home):
             self.end_at_home(lock, now)
         else:
@@ -460,7 +462,7 @@ class OwnerBase:
         self.target = target
         self.freeze()  # all of them are back before the first is given away again
         for lock in self.locks:
-            if lock.status is not LockStatus.settling:
+            if not lock.is_ending:
                 self.end_at_home(lock, now)
         self._frozen -= 1
 
@@ -555,7 +557,7 @@ class Owner(OwnerBase):
         locks = [lock for token in tokens if (lock := self.locks.find(token)) is not None]
         for lock in sorted(locks, key=lambda lock: lock.held.number):
             lock.taker = None
-            if broken and lock.status is not LockStatus.settling:
+            if broken and not lock.is_ending:
                 self.end(lock, LockEnd.CONNECTION_LOST)
         self.wake(self.stream)
 

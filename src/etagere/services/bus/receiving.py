@@ -132,13 +132,15 @@ class ReceiverLink:
 class SessionReceiverLink(ReceiverLink):
     """What `links.SessionReceiver` promises."""
 
-    __slots__ = ("_hold",)
+    __slots__ = ("_accepted", "_hold", "_lost")
 
     def __init__(
         self, core: Core, node: Node, mode: ReceiveMode, sink: ReceiverSink, connection: object
     ) -> None:
         super().__init__(core, node, mode, sink, connection)
         self._hold: Hold | None = None
+        self._accepted = False
+        self._lost: Refused | None = None
 
     @property
     def session_id(self) -> str:
@@ -164,6 +166,7 @@ class SessionReceiverLink(ReceiverLink):
             if future.done():  # who asked has gone
                 owner.close(hold, self._core.clock.now())
             else:
+                self._hold = hold
                 future.set_result(hold)
 
         now = self._core.clock.now()
@@ -172,14 +175,24 @@ class SessionReceiverLink(ReceiverLink):
         owner.accept(acceptance, now)
         self._core.touch(self._state)
         try:
-            self._hold = await future
+            await future
         except asyncio.CancelledError:
             owner.cancel(acceptance)
             if future.done() and not future.cancelled() and future.exception() is None:
                 owner.close(future.result(), self._core.clock.now())
                 self._core.touch(self._state)
             raise
+        if self._lost is not None:
+            raise self._lost
+        self._accepted = True
         self.node.state.links.add(self)
+
+    @override
+    def detached(self, refusal: Refused) -> None:
+        if self._accepted:
+            super().detached(refusal)
+        else:
+            self._lost = refusal  # before who asked even heard that it was granted
 
     @override
     def _give_credit(self, credit: int, *, drain: bool) -> None:

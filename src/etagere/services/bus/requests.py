@@ -123,7 +123,7 @@ class Requests:
         locks = [owner.enlist(token, outcome, now) for token in tokens]
         steps: list[Operation] = []
         for lock in locks:
-            lock.status = LockStatus.settling
+            lock.status = LockStatus.committing
             step = owner.settlement(lock, outcome)
             core.prepare(state, step)
             steps.append(step)

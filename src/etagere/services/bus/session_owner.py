@@ -22,7 +22,7 @@ from etagere.kernel.message_lock import (
 )
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
-from etagere.services.bus.locks import Lock, LockStatus, never_taken
+from etagere.services.bus.locks import Lock, never_taken
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.overriding import override
 from etagere.services.bus.owner import OwnerBase
@@ -194,7 +194,7 @@ class SessionOwner(OwnerBase):
         hold.closing = True
         hold.stream.leave(hold.taker)
         for lock in self.locks:
-            if lock.home is not hold.stream or lock.status is LockStatus.settling:
+            if lock.home is not hold.stream or lock.is_ending:
                 continue
             if end is LockEnd.SESSION_EXPIRED:
                 self.end(lock, end)

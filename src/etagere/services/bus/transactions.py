@@ -40,6 +40,12 @@ def _ignore(*_arguments: Any) -> None:
     pass
 
 
+def _look_at(future: asyncio.Future[None]) -> None:
+    """Nobody may be waiting for it any more, and that is no fault."""
+    if not future.cancelled():
+        future.exception()
+
+
 class _Enlisted:
     __slots__ = ("lock", "operation", "state")
 
@@ -215,8 +221,9 @@ class Transaction:
             return
         assert self._entity is not None
         for enlisted in self._enlisted:
-            enlisted.lock.status = LockStatus.settling
+            enlisted.lock.status = LockStatus.committing
         self._committed = asyncio.get_running_loop().create_future()
+        self._committed.add_done_callback(_look_at)
         core.submit(self._entity, Together(self._steps, self._report))
         await asyncio.shield(self._committed)
 
