@@ -397,6 +397,23 @@ def test_bad_scopes_change_nothing(raw: RawClient, container: str, name: str) ->
     assert (created.status, created.code) == (400, "InvalidHeaderValue")
 
 
+@seals
+def test_queries(raw: RawClient, container: str, seal: dict[str, str]) -> None:
+    pytest.importorskip("duckdb", reason="Query Blob Contents needs the extra")
+    path = f"{container}/a"
+    put(raw, path, b"one,1\ntwo,2\n" * 10_000, seal)
+    wanted = (
+        "<QueryRequest><QueryType>SQL</QueryType>"
+        "<Expression>SELECT _1 FROM BlobStorage WHERE _2 = '2' LIMIT 1</Expression></QueryRequest>"
+    )
+    found = raw("POST", path, wanted, reads(seal), comp="query")
+    assert found.status == 200, found.text
+    assert b"two" in found.body
+    if reads(seal):
+        refused = raw("POST", path, wanted, comp="query")
+        assert (refused.status, refused.code) == (409, "BlobUsesCustomerSpecifiedEncryption")
+
+
 # ---- containers with a scope of their own, and signatures with one
 
 

@@ -14,7 +14,12 @@ from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import check_document_digests
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.containers import leased_response
-from etagere.frontends.blob_rest.encryption import customer_key, keyed, seal_of, unlocking
+from etagere.frontends.blob_rest.encryption import (
+    customer_key,
+    keyed,
+    open_with_key,
+    seal_of,
+)
 from etagere.frontends.blob_rest.page_blobs import page_properties
 from etagere.frontends.blob_rest.tiers import tier_conditions, tier_headers
 from etagere.frontends.common import xml
@@ -36,10 +41,7 @@ range_digest_bytes_max: Final = 4 * 1024 * 1024
 async def get(call: BlobCall) -> Response:
     wanted = parse_read_range(call.request.headers)
     digest = _range_digest(call, ranged=wanted is not None)
-    customer = customer_key(call.request)
-    unlock = unlocking(call, call.account.name, customer)
-    guard = keyed(call.guard(), customer)
-    download = await call.blobs.open_download(call.where(), guard, wanted, unlock)
+    download = await open_with_key(call, wanted)
     record, part = download.record, download.part
     headers = encode.blob_headers(record, call.blobs.clock.now())
     _override(call.grant.overrides, headers)

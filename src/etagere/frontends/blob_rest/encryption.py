@@ -13,8 +13,9 @@ from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import decode_base64, encode_base64, required
 from etagere.frontends.common.message import Request
+from etagere.kernel.ranges import RequestedRange
 from etagere.kv.contract import ReadTx
-from etagere.services.blob.download import Unlock
+from etagere.services.blob.download import Download, Unlock
 from etagere.services.blob.encryption import CustomerKey
 from etagere.services.blob.guard import Guard, open_container
 from etagere.services.blob.records import BlobRecord, ContainerRecord
@@ -135,6 +136,14 @@ def unlocking(call: BlobCall, account: str, customer: CustomerKey | None) -> Unl
         return await call.blobs.vault.unlock(account, record, customer)
 
     return unlock
+
+
+async def open_with_key(call: BlobCall, wanted: RequestedRange | None) -> Download:
+    """The blob that the request names, with the key that it brings."""
+    customer = customer_key(call.request)
+    unlock = unlocking(call, call.account.name, customer)
+    guard = keyed(call.guard(), customer)
+    return await call.blobs.open_download(call.where(), guard, wanted, unlock)
 
 
 # ---- what is said of it

@@ -8,6 +8,7 @@ from etagere.base.errors import Refused
 from etagere.frontends.blob_rest import encode
 from etagere.frontends.blob_rest.avro import ResultStream, sync_marker_bytes
 from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.encryption import open_with_key
 from etagere.frontends.common import xml
 from etagere.frontends.common.message import Response
 from etagere.frontends.common.xml import Node
@@ -30,7 +31,7 @@ separator_chars_max: Final = 1
 async def query(call: BlobCall) -> Response:
     """Everything that can be refused is refused before the first byte of the answer."""
     wanted = decode(await call.request.body.read())
-    download = await call.blobs.open_download(call.where(), call.guard(), None)
+    download = await open_with_key(call, None)
     record = download.record
     running = Running(wanted, await save(_chunks(download.body)))
     try:
