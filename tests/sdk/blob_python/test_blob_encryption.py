@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -78,6 +80,13 @@ def test_the_disk_has_ciphertext(
     assert word not in stored
     assert secret not in stored
     assert base64.b64encode(secret) not in stored
+    checked = subprocess.run(
+        [sys.executable, "-m", "etagere", "check", str(deployment.data)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
     deployment.restart()
     with client(deployment) as service:
         for name, data in contents.items():
