@@ -1,0 +1,332 @@
+"""Requests from a seed: each begins as one that its operation would take, and is then bent.
+
+What answers said (ETags, leases, receipts, snapshots, markers) is put into later requests, so that
+they get past the first check.
+"""
+
+import hashlib
+import re
+from base64 import b64encode
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+from etagere.frontends.common.operations import Operation, Resource
+
+from . import words
+from .documents import bend, block_id, documents, hostile
+
+account = "devstoreaccount1"
+_blobs = ("block", "page", "append", "listed", "new")
+_learned_headers = {
+    "etag": ("if-match", "if-none-match", "x-ms-source-if-match"),
+    "x-ms-lease-id": ("x-ms-lease-id", "x-ms-source-lease-id"),
+    "last-modified": ("if-modified-since", "if-unmodified-since"),
+    "x-ms-blob-append-offset": ("x-ms-blob-condition-appendpos",),
+}
+_learned_queries = {
+    "x-ms-snapshot": ("snapshot", "prevsnapshot"),
+    "x-ms-version-id": ("versionid",),
+    "x-ms-copy-id": ("copyid",),
+    "x-ms-popreceipt": ("popreceipt",),
+    "x-ms-continuation-nextpartitionkey": ("nextpartitionkey",),
+    "x-ms-continuation-nextrowkey": ("nextrowkey",),
+    "x-ms-continuation-nexttablename": ("nexttablename",),
+}
+_learned_elements = {
+    "NextMarker": "marker",
+    "PopReceipt": "popreceipt",
+    "Snapshot": "snapshot",
+    "VersionId": "versionid",
+}
+_element = re.compile(rb"<(NextMarker|PopReceipt|Snapshot|VersionId|MessageId)>([^<]+)<")
+
+
+@dataclass(slots=True)
+class Wanted:
+    service: str
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+    sent_bytes: int | None = None
+    """How much of the body arrives before the client goes; None for all of it."""
+
+    def text(self) -> str:
+        head = "".join(f"  {name}: {value!r}\n" for name, value in self.headers.items())
+        return (
+            f"{self.service}: {self.method} {self.path}?{self.query}\n{head}"
+            f"  body: {self.body[:2000]!r} ({len(self.body)} bytes, sent: {self.sent_bytes})"
+        )
+
+
+@dataclass(slots=True)
+class Learned:
+    """Values that the server gave, by the header or query name that takes them."""
+
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    queries: dict[str, list[str]] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+
+    def take(self, headers: dict[str, str], body: bytes) -> None:
+        for name, value in headers.items():
+            for target in _learned_headers.get(name.lower(), ()):
+                _remember(self.headers, target, value)
+            for target in _learned_queries.get(name.lower(), ()):
+                _remember(self.queries, target, quote(value, safe=""))
+        for name, raw in _element.findall(body[:20_000]):
+            value = raw.decode("utf-8", "replace")
+            if name == b"MessageId":
+                self.messages = [*self.messages[-20:], quote(value, safe="")]
+            else:
+                _remember(self.queries, _learned_elements[name.decode()], quote(value, safe=""))
+
+
+def _remember(values: dict[str, list[str]], name: str, value: str) -> None:
+    kept = values.setdefault(name, [])
+    kept.append(value)
+    del kept[:-8]
+
+
+class Generator:
+    def __init__(
+        self, chance: Random, operations: dict[str, tuple[Operation[Any], ...]], signature: str
+    ) -> None:
+        self.learned = Learned()
+        self._chance = chance
+        self._operations = operations
+        self._services = sorted(operations)
+        self._signature = signature
+        self._documents = documents(signature)
+
+    def next(self) -> Wanted:
+        chance = self._chance
+        service = chance.choice(self._services)
+        operation = chance.choice(self._operations[service])
+        wanted = Wanted(
+            service, chance.choice(operation.methods), self._path(service, operation), "", {}, b""
+        )
+        pairs = self._query(operation)
+        wanted.headers = self._headers(operation)
+        wanted.body = self._body(wanted, operation, pairs)
+        bends = chance.choice((0, 0, 1, 1, 2, 4))
+        for _ in range(bends):
+            self._bend(wanted, pairs)
+        if wanted.body or wanted.method in ("PUT", "POST", "MERGE"):
+            wanted.headers.setdefault("content-length", str(len(wanted.body)))
+        if chance.random() < 0.04:
+            self._misstate_length(wanted)
+        self._sign(wanted, pairs)
+        wanted.query = "&".join(f"{name}={value}" for name, value in pairs)
+        return wanted
+
+    # ---- as it should be
+
+    def _path(self, service: str, operation: Operation[Any]) -> str:
+        chance = self._chance
+        match service, operation.resource:
+            case _, Resource.SERVICE:
+                inner = ""
+            case "blob", Resource.CONTAINER:
+                inner = chance.choice(("shelf", "shelf", "other", "$root", "$web"))
+            case "blob", _:
+                name = chance.choice(_blobs)
+                inner = chance.choice((f"shelf/{name}", f"shelf/{name}", f"$web/{name}", name))
+            case "queue", Resource.CONTAINER:
+                inner = chance.choice(("tasks", "tasks", "other"))
+            case "queue", Resource.MESSAGES:
+                inner = "tasks/messages"
+            case "queue", _:
+                inner = f"tasks/messages/{chance.choice([*self.learned.messages, *words.guids])}"
+            case "table", Resource.TABLES:
+                inner = "Tables"
+            case "table", Resource.BATCH:
+                inner = "$batch"
+            case "table", Resource.CONTAINER:
+                inner = chance.choice(("Tables('Shelf')", "Tables('Other')"))
+            case "table", Resource.ENTITIES:
+                inner = chance.choice(("Shelf", "Shelf()", "Other()"))
+            case _:
+                row = chance.choice("rst")
+                inner = f"Shelf(PartitionKey='p',RowKey='{row}')"
+        return f"/{account}/{inner}"
+
+    def _query(self, operation: Operation[Any]) -> list[tuple[str, str]]:
+        pairs = []
+        if operation.restype:
+            pairs.append(("restype", operation.restype))
+        if operation.comp:
+            pairs.append(("comp", operation.comp))
+        if operation.chosen_by_query is not None:
+            name, value = operation.chosen_by_query
+            pairs.append((name, value or self._query_value(name)))
+        if operation.comp == "block":
+            pairs.append(("blockid", quote(block_id(self._chance.randrange(3)), safe="")))
+        if operation.name in ("UpdateMessage", "DeleteMessage"):
+            pairs += [("popreceipt", self._query_value("popreceipt")), ("visibilitytimeout", "0")]
+        if operation.name == "FindBlobsByTags":
+            pairs.append(("where", quote("a='b'")))
+        return pairs
+
+    def _headers(self, operation: Operation[Any]) -> dict[str, str]:
+        found = {"host": "127.0.0.1", "x-ms-version": "2025-05-05"}
+        for choice in (operation.chosen_by, operation.and_by):
+            if choice is not None:
+                name, value = choice
+                found[name] = value or self._header_value(name)
+        for name in _needed.get(operation.comp, ()):
+            found.setdefault(name, self._header_value(name))
+        if operation.resource is Resource.ITEM and "page" in operation.name.lower():
+            found.setdefault("x-ms-range", "bytes=0-511")
+        if found.get("x-ms-blob-type") == "PageBlob":
+            found["x-ms-blob-content-length"] = "1024"
+        return found
+
+    def _body(
+        self, wanted: Wanted, operation: Operation[Any], pairs: list[tuple[str, str]]
+    ) -> bytes:
+        if wanted.method in ("GET", "HEAD", "DELETE", "OPTIONS"):
+            return b""
+        chance = self._chance
+        if wanted.service == "table" and operation.resource is not Resource.SERVICE:
+            wanted.headers["content-type"] = "application/json"
+        if operation.comp == "batch" or operation.resource is Resource.BATCH:
+            wanted.headers["content-type"] = "multipart/mixed; boundary=batch_1"
+        if operation.comp == "page":
+            return bytes(512)
+        kinds = _documents_of(wanted.service, operation, pairs)
+        if kinds:
+            return self._documents[chance.choice(kinds)]
+        if wanted.headers.get("x-ms-blob-type") == "BlockBlob" or operation.comp in _data:
+            return chance.choice((b"data", b"", bytes(100), bytes(70_000)))
+        return b""
+
+    # ---- as it should not be
+
+    def _bend(self, wanted: Wanted, pairs: list[tuple[str, str]]) -> None:
+        chance = self._chance
+        match chance.randrange(9):
+            case 0 | 1:
+                name = chance.choice(_header_names)
+                wanted.headers[name] = self._header_value(name)
+            case 2:
+                name = chance.choice([*wanted.headers])
+                if name != "host" or chance.random() < 0.1:
+                    wanted.headers[name] = chance.choice(words.odd_texts).strip(" \t")
+            case 3:
+                name = chance.choice(_query_names)
+                pairs.append((quote(name, safe="$"), self._query_value(name)))
+            case 4:
+                if pairs:
+                    at = chance.randrange(len(pairs))
+                    pairs[at] = (pairs[at][0], quote(chance.choice(words.odd_texts), safe="%"))
+            case 5:
+                self._bend_path(wanted)
+            case 6:
+                wanted.body = bend(wanted.body, chance)
+            case 7:
+                wanted.body = chance.choice((*hostile, *self._documents))
+            case _:
+                if chance.random() < 0.4:
+                    wanted.method = chance.choice(words.methods)
+                elif pairs:
+                    del pairs[chance.randrange(len(pairs))]
+
+    def _bend_path(self, wanted: Wanted) -> None:
+        chance = self._chance
+        odd = chance.choice(words.paths_odd)
+        at = chance.randrange(1, len(wanted.path) + 1)
+        wanted.path = chance.choice(
+            (
+                wanted.path + odd,
+                wanted.path[:at] + odd + wanted.path[at:],
+                f"{wanted.path}/{odd}",
+                f"/{account}/{odd}",
+                f"/{odd}",
+                wanted.path[:at],
+            )
+        )
+
+    def _misstate_length(self, wanted: Wanted) -> None:
+        chance = self._chance
+        kind = chance.randrange(3)
+        if kind == 0:
+            wanted.headers["content-length"] = str(len(wanted.body) + chance.choice((1, 100, 2**40)))
+            wanted.sent_bytes = len(wanted.body)
+        elif kind == 1 and wanted.body:
+            wanted.sent_bytes = chance.randrange(len(wanted.body))
+        else:
+            wanted.headers.pop("content-length", None)
+
+    def _sign(self, wanted: Wanted, pairs: list[tuple[str, str]]) -> None:
+        kind = self._chance.random()
+        if kind < 0.9:
+            pairs += [(name, value) for name, _, value in _split(self._signature)]
+        elif kind < 0.93:
+            signed = [(name, value) for name, _, value in _split(self._signature)]
+            del signed[self._chance.randrange(len(signed))]
+            pairs += signed
+        elif kind < 0.96:
+            secret = b64encode(hashlib.sha256(wanted.body).digest()).decode()
+            wanted.headers["authorization"] = self._chance.choice(
+                (f"SharedKey {account}:{secret}", "SharedKey", "Bearer x.y.z", "\xe9", "Basic eDp5")
+            )
+
+    def _header_value(self, name: str) -> str:
+        known = self.learned.headers.get(name, [])
+        values = words.headers.get(name, words.odd_texts)
+        if known and self._chance.random() < 0.6:
+            return self._chance.choice(known)
+        return self._chance.choice(values)
+
+    def _query_value(self, name: str) -> str:
+        known = self.learned.queries.get(name, [])
+        if known and self._chance.random() < 0.6:
+            return self._chance.choice(known)
+        return quote(self._chance.choice(words.queries.get(name, words.odd_texts)), safe="%")
+
+
+_needed = {
+    "lease": ("x-ms-lease-action", "x-ms-lease-duration", "x-ms-lease-id", "x-ms-proposed-lease-id"),
+    "tier": ("x-ms-access-tier",),
+    "page": ("x-ms-page-write",),
+    "immutabilityPolicies": (
+        "x-ms-immutability-policy-until-date",
+        "x-ms-immutability-policy-mode",
+    ),
+    "legalhold": ("x-ms-legal-hold",),
+    "undelete": ("x-ms-deleted-container-name", "x-ms-deleted-container-version"),
+}
+_data = ("block", "appendblock")
+_header_names = sorted(words.headers)
+_query_names = sorted(words.queries)
+
+
+def _documents_of(
+    service: str, operation: Operation[Any], pairs: list[tuple[str, str]]
+) -> tuple[int, ...]:
+    """The numbers of the documents that fit."""
+    del pairs
+    by_comp = {
+        "blocklist": (0, 1, 2),
+        "tags": (3,),
+        "acl": (4,),
+        "properties": (5,),
+        "userdelegationkey": (7,),
+        "batch": (12,),
+        "query": (13,),
+    }
+    if operation.comp in by_comp:
+        return by_comp[operation.comp]
+    if service == "queue" and operation.resource in (Resource.MESSAGES, Resource.ITEM):
+        return (6,)
+    if service == "table":
+        by_resource = {Resource.BATCH: (11,), Resource.TABLES: (9,), Resource.ENTITIES: (8,)}
+        return by_resource.get(operation.resource, (8, 10))
+    return ()
+
+
+def _split(query: str) -> list[tuple[str, str, str]]:
+    return [item.partition("=") for item in query.split("&")]
