@@ -1,7 +1,7 @@
 """Who gets the next message: receivers in the order in which their credit arrived.
 
 Each unit of credit takes one message.  Units that one receiver gave together stand in the queue as
-one grant; credit taken back takes units from the receiver's oldest grant.
+one grant; credit that is taken back takes the receiver's youngest units.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ class Taker:
         self.in_flight = 0
         """Messages on their way to it, which will use credit when they get there."""
         self.granted = 0
-        """Units in the queue, those since taken back included."""
+        """Units in the queue: as many as it wants, but for the moment of a change."""
         self.draining = False
         self.closed = False
         self.tokens: set[bytes] = set()
@@ -79,33 +79,35 @@ class CreditQueue:
 
     def set_credit(self, taker: Taker, credit: int) -> None:
         taker.credit = credit
-        more = taker.wants - taker.granted
-        if more <= 0:
-            return
-        taker.granted += more
-        grants = self._grants
-        if grants and grants[-1][0] is taker:
-            grants[-1][1] += more
-        else:
-            grants.append([taker, more])
-            if len(grants) > _grants_least + grants_per_taker_most * len(self._takers):
-                self._merge()
+        more = max(taker.wants, 0) - taker.granted
+        if more < 0:
+            self._take_back(taker, -more)
+        elif more > 0:
+            taker.granted += more
+            grants = self._grants
+            if grants and grants[-1][0] is taker:
+                grants[-1][1] += more
+            else:
+                grants.append([taker, more])
+                if len(grants) > _grants_least + grants_per_taker_most * len(self._takers):
+                    self._merge()
+
+    def _take_back(self, taker: Taker, units: int) -> None:
+        """The youngest first."""
+        taker.granted -= units
+        for grant in reversed(self._grants):
+            if grant[0] is taker:
+                taken = min(units, grant[1])
+                grant[1] -= taken
+                units -= taken
+                if not units:
+                    break
+        if any(not grant[1] for grant in self._grants):
+            self._grants = deque(grant for grant in self._grants if grant[1])
 
     def front(self) -> Taker | None:
         """The receiver that the next message is for."""
-        grants = self._grants
-        while grants:
-            grant = grants[0]
-            taker: Taker = grant[0]
-            surplus = taker.granted - max(taker.wants, 0)
-            if surplus:
-                taken_back = min(surplus, grant[1])
-                grant[1] -= taken_back
-                taker.granted -= taken_back
-            if grant[1]:
-                return taker
-            grants.popleft()
-        return None
+        return self._grants[0][0] if self._grants else None
 
     def use(self, taker: Taker) -> None:
         """The receiver at the front gets a message; what it still wants is for the caller."""
