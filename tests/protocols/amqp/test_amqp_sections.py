@@ -27,7 +27,7 @@ from etagere.protocols.amqp.sections import (
     section,
     split,
 )
-from etagere.protocols.amqp.usual_message import usual_tail
+from etagere.protocols.amqp.usual_message import is_usual_tail
 from etagere.protocols.amqp.values import Described, Symbol, UInt, ULong, Uuid
 
 maps = st.dictionaries(keys, scalars, max_size=6)
@@ -289,8 +289,14 @@ def test_section_of_a_described_value() -> None:
 
 def _check_usual(payload: bytes) -> bool:
     """Whether it was taken."""
-    at = usual_tail(payload)
-    if at < 0:
+    at = 0
+    if payload.startswith(b"\x00\x53\x70\xc0") and len(payload) > 4:
+        at = 5 + payload[4]
+        try:
+            read_header(payload[:at])
+        except DecodeFault:
+            return False
+    if not is_usual_tail(payload, at):
         return False
     sections = split(payload)
     assert (sections.header, sections.tail) == (payload[:at], payload[at:])

@@ -33,7 +33,7 @@ from etagere.protocols.amqp.sections import (
     section_at,
     split,
 )
-from etagere.protocols.amqp.usual_message import usual_tail
+from etagere.protocols.amqp.usual_message import is_usual_tail
 from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
 from etagere.services.bus.messages import Delivery, Message
 
@@ -70,6 +70,7 @@ _broker_s_own: Final = frozenset(
 
 DrawId = Callable[[], str]
 
+_usual_header: Final = b"\x00\x53\x70\xc0"
 _headers_kept: Final = 1_024
 _headers: Final[dict[bytes, Header]] = {}
 _no_header: Final = Header()
@@ -77,16 +78,20 @@ _no_header: Final = Header()
 
 def read_message(payload: bytes, draw_id: DrawId) -> Message:
     """One message; DecodeFault or Refused if it is not good."""
-    tail_at = usual_tail(payload)
-    if tail_at >= 0:
+    tail_at = 0
+    header = _no_header
+    if payload.startswith(_usual_header) and len(payload) > 4:
+        tail_at = 5 + payload[4]
+        header = _header(payload[:tail_at])
+    if is_usual_tail(payload, tail_at):
         tail = payload[tail_at:]
+        # The usual form of a message id: text in a list with a length of one byte.
         if tail[6:7] != b"\xa1" or tail[2] != properties_code:
             tail = with_message_id(tail, draw_id)
         if not tail_at:
             return Message(tail, len(payload))
-        raw = payload[:tail_at]
-        ttl = _header(raw).ttl
-        return Message(tail, len(payload), raw, ttl_ms=None if ttl == ttl_absent else ttl)
+        ttl = None if header.ttl == ttl_absent else header.ttl
+        return Message(tail, len(payload), payload[:tail_at], ttl_ms=ttl)
     sections = split(payload)
     tail = sections.tail
     # The usual form of a message id: text in a list with a length of one byte.

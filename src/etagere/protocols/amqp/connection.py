@@ -76,6 +76,10 @@ _headers: Final = {
     amqp_header: ConnectionInput.amqp_header,
     sasl_header: ConnectionInput.sasl_header,
 }
+# Looking up a member of an Enum costs Python 3.11 as much as a whole step of a hot path.
+_open: Final = ConnectionState.open
+_closed: Final = ConnectionState.closed
+_mapped: Final = SessionState.mapped
 _expecting_header: Final = (ConnectionState.start, ConnectionState.secured)
 _needing_response: Final = frozenset((Symbol("PLAIN"),))
 sasl_ok: Final = 0
@@ -147,7 +151,7 @@ class Connection:
     @property
     def finished(self) -> bool:
         """Nothing more will be said or heard: write out what is left, then close the transport."""
-        return self._state is ConnectionState.closed
+        return self._state is _closed
 
     def receive_data(self, data: bytes, now: Timestamp) -> None:
         self._now = now
@@ -303,9 +307,9 @@ class Connection:
                 session = mapped.get(channel)
                 if (
                     session is not None
-                    and session.state is SessionState.mapped
-                    and self._state is ConnectionState.open
-                    and buffer[body : body + 2] == b"\x00\x53"
+                    and session.state is _mapped
+                    and self._state is _open
+                    and buffer.startswith(b"\x00\x53", body)
                     and body + 3 < end
                 ):
                     code = buffer[body + 2]
@@ -313,6 +317,10 @@ class Connection:
                         transfer = walk_transfer(buffer, body + 3, end)
                         if transfer is not None:
                             handle, number, tag, form, settled, more, payload = transfer
+                            if not more and deliveries.received_whole(
+                                session, handle, number, tag, form, settled, buffer[payload:end]
+                            ):
+                                continue
                             deliveries.received(
                                 session,
                                 handle,
@@ -343,7 +351,7 @@ class Connection:
                 self._frame(buffer, body, end, channel)
             except AmqpFault as fault:
                 self._blame(fault, channel)
-            if self._deaf or self._state is ConnectionState.closed:
+            if self._deaf or self._state is _closed:
                 return at, 0
         return at, header_bytes
 

@@ -53,20 +53,70 @@ from etagere.protocols.amqp.transfer_out import pack_transfer
 
 _receiver: Final = True
 _sender: Final = False
+# Looking up a member of an Enum costs Python 3.11 as much as a whole step of a hot path.
+_attached: Final = LinkState.attached
+_attach_received: Final = LinkState.attach_received
+_mapped: Final = SessionState.mapped
 
 
 class Deliveries:
-    __slots__ = ("_events", "_limits", "_outbox", "_partial_bytes", "frame_bytes_out")
+    __slots__ = (
+        "_events",
+        "_limits",
+        "_outbox",
+        "_partial_bytes",
+        "_window_half",
+        "frame_bytes_out",
+    )
 
     def __init__(self, limits: Limits, outbox: Outbox, events: deque[Event]) -> None:
         self._limits = limits
         self._outbox = outbox
         self._events = events
         self._partial_bytes = 0
+        self._window_half = limits.incoming_window_transfers >> 1
+        """The window is opened again before less than this is left of it."""
         self.frame_bytes_out = frame_bytes_min
         """What the peer takes in one frame; known once it has opened."""
 
     # ---- in: transfers
+
+    def received_whole(
+        self,
+        session: Session,
+        handle: int,
+        delivery_id: int,
+        tag: bytes,
+        message_format: int,
+        settled: bool,
+        payload: bytes,
+    ) -> bool:
+        """The commonest transfer, a whole message on a link that wants it.
+
+        False if there is anything unusual about it; nothing is changed then.
+        """
+        link = session.links.get(handle)
+        if (
+            link is None
+            or link.state is not _attached
+            or link.sends
+            or link.partial is not None
+            or link.credit <= 0
+            or len(payload) > link.max_message_size
+            or len(tag) > self._limits.delivery_tag_bytes_max
+            or session.incoming_window <= self._window_half
+        ):
+            return False
+        session.incoming_window -= 1
+        session.next_incoming_id = (session.next_incoming_id + 1) & serial_mask
+        link.credit -= 1
+        link.delivery_count = (link.delivery_count + 1) & serial_mask
+        if not settled:
+            session.unsettled_in[delivery_id] = link
+        self._events.append(
+            TransferReceived(link, delivery_id, tag, message_format, settled, payload)
+        )
+        return True
 
     def received(
         self,
@@ -89,14 +139,14 @@ class Deliveries:
             raise SessionFault(window_violation, "More transfers than the session's window takes.")
         session.incoming_window = window
         session.next_incoming_id = (session.next_incoming_id + 1) & serial_mask
-        if window <= self._limits.incoming_window_transfers >> 1:
+        if window <= self._window_half:
             self.open_window(session)
         link = session.links.get(handle)
         if link is None:
             if handle in session.departed_handles:
                 return
             raise SessionFault(unattached_handle, "A transfer is for no attached link.")
-        if link.state is not LinkState.attached and link.state is not LinkState.attach_received:
+        if link.state is not _attached and link.state is not _attach_received:
             return
         if link.sends:
             raise LinkFault(not_allowed, "A receiver sent a transfer.", handle)
@@ -216,6 +266,13 @@ class Deliveries:
         settled: bool,
         state: DeliveryState | None,
     ) -> None:
+        if first == last and role is _receiver and isinstance(state, Accepted):
+            delivery = session.unsettled.get(first)
+            if delivery is not None:  # the commonest disposition
+                if settled:
+                    del session.unsettled[first]
+                self._events.append(DispositionReceived(delivery.link, [delivery], state, settled))
+                return
         count = serial_distance(last, first) + 1
         if count <= 0:
             raise SessionFault(invalid_field, "A disposition's range runs backwards.")
@@ -252,11 +309,11 @@ class Deliveries:
 
     def send(self, command: SendTransfer) -> None:
         link = command.link
-        if not link.live:
+        session = link.session
+        if link.state is not _attached or session.state is not _mapped:
             return
         assert link.sends
         assert link.credit > 0
-        session = link.session
         if session.run_first >= 0 and session.run_role is _receiver:
             self._outbox.flush_run(session)  # a request is acknowledged before its answer
         link.credit -= 1
@@ -278,7 +335,11 @@ class Deliveries:
                 len(head) + len(tail),
             )
             if frame is not None and len(frame) + len(head) + len(tail) <= self.frame_bytes_out:
-                self._begin(session, link, command.tag, command.settled, command.context)
+                session.next_delivery_id = (delivery_id + 1) & serial_mask
+                if not command.settled:
+                    session.unsettled[delivery_id] = Delivery(
+                        link, delivery_id, command.tag, command.context
+                    )
                 session.remote_incoming_window -= 1
                 session.next_outgoing_id = (session.next_outgoing_id + 1) & serial_mask
                 parts = self._outbox.parts
@@ -360,7 +421,7 @@ class Deliveries:
         session = command.link.session
         if session.unsettled_in.pop(command.delivery_id, None) is None:
             return
-        if session.state is SessionState.mapped:
+        if session.state is _mapped:
             state = accepted_bytes if command.state is accepted else _state_bytes(command.state)
             self._outbox.settle(session, _receiver, command.delivery_id, state)
 
@@ -372,12 +433,12 @@ class Deliveries:
                 continue
             if command.forget:
                 del session.unsettled[delivery.id]
-            if session.state is SessionState.mapped:
+            if session.state is _mapped:
                 self._outbox.settle(session, _sender, delivery.id, state)
 
     def settle_unmatched(self, command: SettleUnmatched) -> None:
         session = command.session
-        if session.state is SessionState.mapped:
+        if session.state is _mapped:
             state = _state_bytes(command.state)
             self._outbox.settle_range(session, _sender, command.first, command.last, state)
 
@@ -477,7 +538,7 @@ class Deliveries:
         drain: bool,
         echo: bool,
     ) -> None:
-        if link.state is not LinkState.attached and link.state is not LinkState.attach_received:
+        if link.state is not _attached and link.state is not _attach_received:
             return
         if link.sends:
             if link_credit is not None:

@@ -10,6 +10,10 @@ serial_mask: Final = 0xFFFFFFFF
 serial_half: Final = 0x80000000
 """Sequence numbers count modulo 2^32 and compare as RFC 1982 says (part 2, 2.8.10)."""
 
+# Looking up a member of an Enum is dear in Python 3.11.
+_attached: Final = LinkState.attached
+_mapped: Final = SessionState.mapped
+
 
 def serial_distance(later: int, earlier: int) -> int:
     """How far `later` is ahead of `earlier`; negative if it is behind."""
@@ -177,4 +181,4 @@ class Link:
     @property
     def live(self) -> bool:
         """Whether anything may still be sent on it."""
-        return self.state is LinkState.attached and self.session.state is SessionState.mapped
+        return self.state is _attached and self.session.state is _mapped
