@@ -152,6 +152,15 @@ def test_a_port_in_use_is_named_with_workers_too(tmp_path):
             ServerProcess(["--data", str(tmp_path), "--workers", "2", "--blob-port", port])
 
 
+def test_two_servers_with_workers_do_not_share_a_port(tmp_path):
+    one = ["--data", str(tmp_path / "one"), "--workers", "2"]
+    with ServerProcess(one) as server:
+        port = server.urls["blob"].rpartition(":")[2].partition("/")[0]
+        other = ["--data", str(tmp_path / "two"), "--workers", "2", "--blob-port", port]
+        with pytest.raises(StartFailed, match=f"--blob-port: port {port} on 127.0.0.1 is in use"):
+            ServerProcess(other)
+
+
 def test_unusable_directories_are_named(tmp_path):
     file = tmp_path / "file"
     file.write_text("")

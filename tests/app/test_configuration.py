@@ -280,12 +280,19 @@ def test_free_ports_may_be_asked_for_often():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.com"])
-def test_the_development_key_stays_on_loopback(host):
+def test_keys_that_everybody_knows_stay_on_loopback(host, tmp_path):
     line = refused({"host": host})
     assert development_name in line
     assert "--allow-development-key" in line
     assert "everybody knows" in refused({"host": host, "account": [f"mine:{development_key}"]})
-    assert configure({"host": host, "account": [f"mine:{key}"]}, {}).oauth == "off"
+    mine = {"host": host, "account": [f"mine:{key}"]}
+    line = refused(mine)
+    assert "sbemulatorns" in line
+    assert "leave bus out of --services" in line
+    assert configure({**mine, "services": "blob"}, {}).oauth == "off"
+    file = tmp_path / "etagere.toml"
+    file.write_text('[bus.mybus1]\nrules = [{name = "a", key = "b", rights = ["Send"]}]\n')
+    assert configure({**mine, "config": str(file)}, {}).host == host
     assert configure({"host": host, "allow_development_key": True}, {}).host == host
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from etagere.app import docs
+from etagere.app.compose import storage_services
 from etagere.app.configuration import configure
-from etagere.app.settings import services_available
 from etagere.testing import ServerProcess
 
 root = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def test_stale_and_missing_pages_are_noticed(tmp_path):
 
 def test_every_operation_of_every_service_is_there():
     text = docs.operations_page()
-    for service in services_available:
+    for service in storage_services:
         for name in docs._operations(service).names():
             assert f"| {name} |" in text
 

@@ -7,7 +7,6 @@ from typing import Final
 from etagere.app.compose import StorageService
 from etagere.app.foundation import Foundation
 from etagere.base.clock import Timestamp, seconds
-from etagere.extents import references
 from etagere.kv.contract import StoreClosed
 
 _log: Final = logging.getLogger(__name__)
@@ -87,6 +86,8 @@ class Background:
         return None if again is None else max(again, Timestamp(now + seconds(0.1)))
 
     async def _scrub(self) -> None:
+        from etagere.extents import references  # noqa: PLC0415 - see Foundation
+
         await asyncio.sleep(scrub_first_seconds)
         while True:
             at = self._foundation

@@ -14,6 +14,8 @@ from etagere.app.bus_http import BusHttp
 from etagere.app.configuration import Unusable
 from etagere.app.foundation import Foundation
 from etagere.app.observed import Observed
+from etagere.app.ports import bus_ports
+from etagere.app.process import Process
 from etagere.app.settings import Settings
 from etagere.auth.bus_sas import SasRule
 from etagere.base.errors import Refused
@@ -24,8 +26,7 @@ from etagere.frontends.bus_amqp.connection import BusServer
 from etagere.frontends.bus_rest.service import BusRest
 from etagere.frontends.common.message import Request, Response
 from etagere.servers.amqp import AmqpServer
-from etagere.servers.http import HttpConnection, HttpServer
-from etagere.servers.http.server import CannotListen
+from etagere.servers.http import HttpConnection
 from etagere.servers.websocket import bus_upgrader
 from etagere.services.bus import config_file
 from etagere.services.bus.broker import Broker
@@ -44,10 +45,10 @@ stop_seconds_max: Final = 5.0
 class Bus:
     """Made by `start`."""
 
-    def __init__(self, foundation: Foundation, http: HttpServer) -> None:
+    def __init__(self, foundation: Foundation, process: Process) -> None:
         settings = foundation.settings
         self._foundation = foundation
-        self._http = http
+        self._process = process
         self._name, self._namespace = next(iter(settings.namespaces.items()))
         self._rules = {
             rule.name: SasRule(rule.name, frozenset(rule.rights), rule.key)
@@ -57,15 +58,13 @@ class Bus:
         self.broker: Broker
         self._handler: BusHttp
         self._amqp: AmqpServer
-        self.ports: dict[str, int] = {}
 
     @classmethod
-    async def start(
-        cls, foundation: Foundation, http: HttpServer, tls: ssl.SSLContext | None
-    ) -> "Bus":
-        bus = cls(foundation, http)
+    async def start(cls, foundation: Foundation, process: Process) -> "Bus":
+        """On the ports that the process has bound for it."""
+        bus = cls(foundation, process)
         await bus._open()
-        await bus._listen(tls or _local_tls(foundation.settings))
+        bus._serve(process.tls or _local_tls(foundation.settings))
         return bus
 
     async def _open(self) -> None:
@@ -107,26 +106,16 @@ class Bus:
         except Refused as refused:
             raise Unusable(f"--bus-config {path}: {refused.message or refused.code}") from refused
 
-    async def _listen(self, tls: ssl.SSLContext | None) -> None:
-        at = self._foundation
+    def _serve(self, tls: ssl.SSLContext | None) -> None:
+        at, process = self._foundation, self._process
         upgrader = bus_upgrader(self._amqp)
         observed = Observed("bus", self, at.metrics, at.faults)
 
         def http() -> asyncio.Protocol:
-            return cast("asyncio.Protocol", HttpConnection(observed, self._http, upgrader))
+            return cast("asyncio.Protocol", HttpConnection(observed, process.http, upgrader))
 
-        for name, flag, port in (
-            ("amqp", "--amqp-port", at.settings.amqp_port),
-            ("amqps", "--amqps-port", at.settings.amqps_port),
-            ("bus-admin", "--bus-admin-port", at.settings.bus_admin_port),
-        ):
-            if name == "amqps" and tls is None:
-                continue
-            try:
-                listener = await self._amqp.listen(at.settings.host, port, tls=tls, http=http)
-            except CannotListen as error:
-                raise Unusable(f"{flag}: {error}") from error
-            self.ports[name] = listener.port
+        for name in bus_ports(at.settings, process.tls):
+            self._amqp.serve(process.ports.take(name), tls=tls, http=http)
 
     async def handle(self, request: Request) -> Response:
         """HTTP on any of the ports."""

@@ -1,10 +1,11 @@
 """Services put together from their parts, each by a function that imports only what it needs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from etagere.app.foundation import Foundation
 from etagere.app.observed import Observed
+from etagere.app.settings import Settings
 from etagere.base.clock import Timestamp
 from etagere.frontends.common.authentication import Authenticator, BearerCheck
 from etagere.frontends.common.pipeline import Pipeline, Service
@@ -118,9 +119,16 @@ _makers: Final[dict[str, Callable[[_Composer], StorageService]]] = {
 }
 
 
-def compose(foundation: Foundation) -> list[StorageService]:
-    """The storage services that were asked for, in order."""
+storage_services: Final = tuple(_makers)
+
+
+def compose(foundation: Foundation) -> Iterator[StorageService]:
+    """The storage services that were asked for, in order, each loaded when it is reached."""
     composer = _Composer(foundation)
-    return [
-        make(composer) for name, make in _makers.items() if name in foundation.settings.services
-    ]
+    for name in wanted(foundation.settings):
+        yield _makers[name](composer)
+
+
+def wanted(settings: Settings) -> list[str]:
+    """The names of the storage services that were asked for."""
+    return [name for name in storage_services if name in settings.services]

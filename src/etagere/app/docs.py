@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from etagere.app.settings import Kind, described, flag_of, services_available, variable_of
+from etagere.app.compose import storage_services
+from etagere.app.settings import Kind, described, flag_of, variable_of
 from etagere.frontends.common.errors import WireError, common
 from etagere.frontends.common.operations import Conditions, LeaseUse, Operation, OperationTable
 
@@ -70,7 +71,7 @@ def operations_page() -> str:
         _generated + "\n",
         _about_operations,
     ]
-    for service in services_available:
+    for service in storage_services:
         table = _operations(service)
         parts.append(f"## {_titles[service]}\n")
         parts.append(_table(_operation_titles, [_operation_cells(row) for row in table.rows]))
@@ -132,7 +133,7 @@ def errors_page() -> str:
         "## All services\n",
         _error_table(common),
     ]
-    for service in services_available:
+    for service in storage_services:
         parts.append(f"## {_titles[service]}\n")
         parts.append(_error_table(_errors(service)))
     return "\n".join(parts)

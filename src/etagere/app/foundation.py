@@ -1,7 +1,6 @@
 """What every service of a process stands on: time, chance, the store, extents, accounts."""
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -10,7 +9,6 @@ from etagere.app.metrics import RequestMetrics
 from etagere.app.settings import Settings
 from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
-from etagere.extents import references
 from etagere.extents.contract import ExtentId, ExtentStore
 from etagere.kv.contract import Engine, StoreUnusable
 from etagere.servers.faults import ArmedFaults
@@ -27,19 +25,36 @@ class EmbeddedEngine(Engine, Protocol):
     async def reset(self) -> None: ...
 
 
-@dataclass(slots=True, kw_only=True)
 class Foundation:
-    settings: Settings
-    clock: TimerClock
-    engine: EmbeddedEngine
-    extents: ExtentStore
-    accounts: AccountDirectory
-    timers: Timers
-    wall: Clock = field(default_factory=RealClock)
-    """The time that clients know: they sign it, and files carry it."""
-    entropy: Entropy = field(default_factory=SystemEntropy)
-    faults: ArmedFaults = field(default_factory=ArmedFaults)
-    metrics: RequestMetrics = field(default_factory=RequestMetrics)
+    """Made with an engine that is open; the extents are opened by the first who asks for them,
+    because what they are made of takes as long to load as half of a start."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: TimerClock,
+        engine: EmbeddedEngine,
+        faults: ArmedFaults,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.engine = engine
+        self.faults = faults
+        self.wall: Clock = RealClock()
+        """The time that clients know: they sign it, and files carry it."""
+        self.entropy: Entropy = SystemEntropy()
+        self.timers = Timers(clock)
+        self.metrics = RequestMetrics()
+        self.accounts = AccountDirectory(
+            to_account(name, entry) for name, entry in settings.accounts.items()
+        )
+        self._extents: ExtentStore | None = None
+
+    @property
+    def extents(self) -> ExtentStore:
+        if self._extents is None:
+            self._extents = _open_extents(self.settings, self.clock)
+        return self._extents
 
     async def reset(self) -> None:
         """Forget every row, then the extents that none refers to any more.
@@ -47,6 +62,8 @@ class Foundation:
         They are given up, not just removed: an upload that is on its way finds its extent refused
         instead of leaving a record of bytes that are gone.
         """
+        from etagere.extents import references  # noqa: PLC0415 - see above
+
         await self.engine.reset()
         async for extent_ids in _batches(self.extents):
             await references.give_up(self.engine, self.extents, extent_ids)
@@ -54,7 +71,8 @@ class Foundation:
     async def close(self) -> None:
         self.timers.close()
         await self.engine.close()
-        await self.extents.close()
+        if self._extents is not None:
+            await self._extents.close()
 
 
 async def _batches(extents: ExtentStore) -> AsyncIterator[Iterable[ExtentId]]:
@@ -76,45 +94,37 @@ def lay(settings: Settings, clock: TimerClock) -> Foundation:
     """Open the store, with the engine that was asked for; `Unusable` says what cannot be opened."""
     faults = ArmedFaults()
     engine: EmbeddedEngine
-    extents: ExtentStore
     if settings.in_memory:
-        from etagere.extents.memory import MemoryExtents  # noqa: PLC0415 - only what is used
-        from etagere.kv.engines.memory import MemoryEngine  # noqa: PLC0415
+        from etagere.kv.engines.memory import MemoryEngine  # noqa: PLC0415 - only what is used
 
         engine = MemoryEngine(clock, strict=False, faults=faults)
-        extents = MemoryExtents(clock)
     else:
-        engine, extents = _open_directory(settings, clock, faults)
-    accounts = AccountDirectory(
-        to_account(name, entry) for name, entry in settings.accounts.items()
-    )
-    return Foundation(
-        settings=settings,
-        clock=clock,
-        engine=engine,
-        extents=extents,
-        accounts=accounts,
-        timers=Timers(clock),
-        faults=faults,
-    )
+        from etagere.kv.engines.lmdb import LmdbEngine  # noqa: PLC0415
+
+        relaxed = settings.durability == "relaxed"
+        durability: Literal["sync", "relaxed"] = "relaxed" if relaxed else "sync"
+        try:
+            engine = LmdbEngine.open(
+                settings.data, clock=clock, durability=durability, faults=faults
+            )
+        except StoreUnusable as error:
+            raise Unusable(f"{error}; choose another --data directory.") from error
+    return Foundation(settings, clock, engine, faults)
 
 
-def _open_directory(
-    settings: Settings, clock: TimerClock, faults: ArmedFaults
-) -> tuple[EmbeddedEngine, ExtentStore]:
-    from etagere.extents.local import LocalExtents  # noqa: PLC0415 - only what is used
-    from etagere.kv.engines.lmdb import LmdbEngine  # noqa: PLC0415
+def _open_extents(settings: Settings, clock: TimerClock) -> ExtentStore:
+    if settings.in_memory:
+        from etagere.extents.memory import MemoryExtents  # noqa: PLC0415 - only what is used
 
-    relaxed = settings.durability == "relaxed"
-    durability: Literal["sync", "relaxed"] = "relaxed" if relaxed else "sync"
+        return MemoryExtents(clock)
+    from etagere.extents.local import LocalExtents  # noqa: PLC0415
+
     try:
-        extents = LocalExtents(settings.data / extents_directory, relaxed=relaxed)
-        engine = LmdbEngine.open(settings.data, clock=clock, durability=durability, faults=faults)
-    except StoreUnusable as error:
-        raise Unusable(f"{error}; choose another --data directory.") from error
+        return LocalExtents(
+            settings.data / extents_directory, relaxed=settings.durability == "relaxed"
+        )
     except OSError as error:
         raise unusable_directory(settings.data, error) from error
-    return engine, extents
 
 
 def unusable_directory(path: Path, error: OSError) -> Unusable:

@@ -1,5 +1,6 @@
 """One process of a server: its foundation, its services, its listeners, and what it is told."""
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -10,10 +11,10 @@ import msgspec
 from etagere.app.compose import StorageService, compose
 from etagere.app.configuration import Unusable, to_account
 from etagere.app.foundation import Foundation, lay
+from etagere.app.ports import Ports
 from etagere.app.settings import AccountEntry, Settings
 from etagere.servers.faults import Armed
 from etagere.servers.http import Handler, HttpLimits, HttpServer
-from etagere.servers.http.server import CannotListen
 from etagere.servers.real import TimerClock, VirtualClock
 
 stop_seconds_max: Final = 20.0
@@ -24,30 +25,29 @@ class Process:
     def __init__(self, settings: Settings, clock: TimerClock) -> None:
         self.settings = settings
         self.foundation: Foundation = lay(settings, clock)
-        self.services: list[StorageService] = compose(self.foundation)
-        self.http = HttpServer(HttpLimits())
         self.tls = make_tls(settings.tls_cert, settings.tls_key)
+        self.http = HttpServer(HttpLimits())
+        self.ports = Ports()
+        self.services: list[StorageService] = []
 
-    async def listen(self, ports: Mapping[str, int], *, shared: bool) -> dict[str, int]:
-        """Start the storage services; returns the ports that they got."""
-        bound = {}
-        for service in self.services:
-            port = ports[service.name]
-            bound[service.name] = await self.listen_with(
-                service.handler, self.settings.host, port, f"--{service.name}-port", shared=shared
-            )
-        return bound
+    def bind(self, numbers: Mapping[str, int], *, shared: bool, joining: bool = False) -> None:
+        """Take the ports of the storage services."""
+        for name, number in numbers.items():
+            host = self.settings.host
+            self.ports.bind(name, f"{name}_port", host, number, shared=shared, joining=joining)
 
-    async def listen_with(
-        self, handler: Handler, host: str, port: int, flag: str, *, shared: bool = False
-    ) -> int:
-        try:
-            listener = await self.http.listen(handler, host, port, tls=self.tls, shared_port=shared)
-        except CannotListen as error:
-            raise Unusable(f"{flag}: {error}") from error
-        return listener.port
+    async def furnish(self) -> None:
+        """Load the storage services and let them serve.  Between two of them the loop gets on."""
+        for service in compose(self.foundation):
+            self.services.append(service)
+            await self.serve(service.name, service.handler)
+            await asyncio.sleep(0)
+
+    async def serve(self, name: str, handler: Handler) -> None:
+        await self.http.serve(handler, self.ports.take(name), tls=self.tls)
 
     async def stop(self) -> None:
+        self.ports.close()
         await self.http.stop(stop_seconds_max)
         await self.foundation.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import signal
 import sys
 from typing import Final
@@ -11,6 +12,7 @@ from etagere.app.runtime import run, tune
 from etagere.app.server import Server
 from etagere.app.settings import Settings
 
+_log: Final = logging.getLogger(__name__)
 _signals: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -25,16 +27,28 @@ async def _serve(settings: Settings) -> int:
     for number in _signals:
         loop.add_signal_handler(number, stopped.set)
     server = await Server.start(settings)
-    tune()
     sys.stdout.write(ready_line(settings, server.urls))
     sys.stdout.flush()
-    await stopped.wait()
+    furnished = await _furnish(server)
+    if furnished:
+        await stopped.wait()
     for number in _signals:
         # A second signal ends it at once.
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
     await server.stop()
-    return 0
+    return 0 if furnished else 1
+
+
+async def _furnish(server: Server) -> bool:
+    """Load what was promised; nothing that a user could have asked for fails here."""
+    try:
+        await server.furnish()
+    except Exception:  # noqa: BLE001 - whatever it is, nobody is served
+        _log.critical("not able to serve", exc_info=True)
+        return False
+    tune()
+    return True
 
 
 def ready_line(settings: Settings, urls: dict[str, str]) -> str:

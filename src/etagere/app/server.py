@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from etagere.app.admin import Admin
 from etagere.app.background import Background
+from etagere.app.compose import wanted
 from etagere.app.configuration import Unusable, account_from_table, to_account
 from etagere.app.foundation import make_clock, unusable_directory
 from etagere.app.metrics import RequestMetrics, gauge
+from etagere.app.ports import bus_ports
 from etagere.app.process import Process
 from etagere.app.settings import AccountEntry, Settings
 from etagere.app.workers import WorkerFailed, Workers
@@ -48,7 +49,6 @@ class Server:
         self._began = time.monotonic()
         self._changed: dict[str, AccountEntry | None] = {}
         """Accounts put or removed at run time, for workers that start later."""
-        self.urls: dict[str, str] = {}
 
     @classmethod
     async def start(cls, settings: Settings) -> "Server":
@@ -75,35 +75,57 @@ class Server:
         return server
 
     async def _listen(self) -> None:
+        """Take all ports, in every process; from here on clients may connect."""
         settings, process, workers = self.settings, self.process, self._workers
-        wanted = {s.name: getattr(settings, f"{s.name}_port") for s in process.services}
-        ports = await process.listen(wanted, shared=workers is not None)
-        admin_port = await process.listen_with(
-            Admin(self), settings.admin_host, settings.admin_port, "--admin-port"
-        )
-        if "bus" in settings.services:
-            await self._start_bus()
+        numbers = {name: getattr(settings, f"{name}_port") for name in wanted(settings)}
+        process.bind(numbers, shared=workers is not None)
+        shared = dict(process.ports.numbers)
+        process.ports.bind("admin", "admin_port", settings.admin_host, settings.admin_port)
+        for name, setting in bus_ports(settings, process.tls).items():
+            process.ports.bind(name, setting, settings.host, getattr(settings, setting))
         if workers is not None:
             try:
-                await workers.start(ports, self._state)
+                await workers.start(shared, self._state)
             except WorkerFailed as error:
                 raise Unusable(str(error)) from error
+        if settings.bus_config is not None:
+            await self.furnish()  # what is wrong with the file ends the start
+
+    async def furnish(self) -> None:
+        """Load what serves the ports.  Whoever connected is answered now; the admin API comes last,
+        when everything that it speaks of is there."""
+        if self._background is not None:
+            return
+        settings, process = self.settings, self.process
+        await process.furnish()
+        if "bus" in settings.services:
+            from etagere.app.bus import Bus  # noqa: PLC0415 - only what is used
+
+            self._bus = await Bus.start(self.foundation, process)
+        from etagere.app.admin import Admin  # noqa: PLC0415 - the same
+
+        await process.serve("admin", Admin(self))
         self._background = Background(self.foundation, process.services)
-        for name, port in ports.items():
-            self.urls[name] = self.url(settings.host, port) + "/" + next(iter(settings.accounts))
-        self.urls["admin"] = self.url(settings.admin_host, admin_port)
 
-    async def _start_bus(self) -> None:
-        from etagere.app.bus import Bus  # noqa: PLC0415 - only what is used
+    @property
+    def urls(self) -> dict[str, str]:
+        settings, numbers = self.settings, self.process.ports.numbers
+        account = next(iter(settings.accounts))
+        found = {}
+        for name, number in numbers.items():
+            if name == "admin":
+                found[name] = self._url("http", settings.admin_host, number)
+            elif name in ("amqp", "amqps"):
+                found[name] = self._url(name, settings.host, number, secure=False)
+            elif name == "bus-admin":
+                found[name] = self._url("http", settings.host, number, secure=False)
+            else:
+                found[name] = f"{self._url('http', settings.host, number)}/{account}"
+        return found
 
-        self._bus = await Bus.start(self.foundation, self.process.http, self.process.tls)
-        for name, port in self._bus.ports.items():
-            scheme = "http" if name == "bus-admin" else name
-            host = _connectable.get(self.settings.host, self.settings.host)
-            self.urls[name] = f"{scheme}://{host}:{port}"
-
-    def url(self, host: str, port: int) -> str:
-        scheme = "http" if self.settings.tls_cert is None else "https"
+    def _url(self, scheme: str, host: str, port: int, *, secure: bool = True) -> str:
+        if secure and self.settings.tls_cert is not None:
+            scheme += "s"
         name = _connectable.get(host, host)
         return f"{scheme}://[{name}]:{port}" if ":" in name else f"{scheme}://{name}:{port}"
 

@@ -1,12 +1,13 @@
 """A worker process: `python -m etagere.app.worker FD`, started by `workers` and told over FD."""
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from etagere.app.process import Process
 from etagere.app.runtime import run, tune
 from etagere.app.settings import Settings
 
+_log: Final = logging.getLogger(__name__)
+answer_seconds: Final = 0.01
+
 
 class _Told:
     """What the first process has told this one."""
@@ -25,12 +29,13 @@ class _Told:
     def __init__(self) -> None:
         self.process: Process | None = None
         self.ended = asyncio.Event()
+        self._furnishing: asyncio.Task[None] | None = None
 
     async def answer(self, command: str, fields: Mapping[str, Any]) -> Any:
         if command == "start":
             return await self._start(fields)
         if command == "stop":
-            await self._stop()
+            await self.stop()
             return None
         assert self.process is not None, "start comes first"
         return await self.process.obey(command, fields)
@@ -45,26 +50,41 @@ class _Told:
             self.process = Process(settings, make_clock(settings, fields["clock_fd"]))
             for command, told in fields["state"]:
                 await self.process.obey(command, told)
-            await self.process.listen(fields["ports"], shared=True)
+            self.process.bind(fields["ports"], shared=True, joining=True)
         except Unusable as error:
             return str(error)
-        tune()
+        # Clients may connect from here on.  The answer goes out before the loop is busy loading.
+        asyncio.get_running_loop().call_later(answer_seconds, self._furnish, self.process)
         return ""
 
-    async def _stop(self) -> None:
-        if self.process is not None and not self.ended.is_set():
+    def _furnish(self, process: Process) -> None:
+        self._furnishing = asyncio.create_task(process.furnish())
+        self._furnishing.add_done_callback(self._furnished)
+
+    def _furnished(self, task: asyncio.Task[None]) -> None:
+        tune()
+        if not task.cancelled() and task.exception() is not None:
+            _log.critical("not able to serve", exc_info=task.exception())
             self.ended.set()
-            await self.process.stop()
+
+    async def stop(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            if self._furnishing is not None:
+                await asyncio.gather(self._furnishing, return_exceptions=True)
+            await process.stop()
 
 
 async def serve(end: socket.socket) -> None:
+    """Until the first process is gone, or this one cannot go on."""
     told = _Told()
     link = await Link.over(end, told.answer)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, link.lost.set)
-    await link.lost.wait()
-    if told.process is not None and not told.ended.is_set():
-        await told.process.stop()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.ended.set)
+    ends = [asyncio.create_task(event.wait()) for event in (link.lost, told.ended)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for task in ends:
+        task.cancel()
+    await told.stop()
     await link.close()
 
 

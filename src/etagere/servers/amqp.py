@@ -21,7 +21,6 @@ from etagere.servers.real import TimerClock
 from etagere.servers.timers import Alarm, Timers
 
 _log: Final = logging.getLogger(__name__)
-_backlog: Final = 2_048
 _tls_handshake: Final = 0x16
 _amqp_start: Final = b"AMQP"
 
@@ -93,10 +92,18 @@ class AmqpServer:
     ) -> Listener:
         """`http` makes the protocol for a connection that begins with something else."""
         bound = bind(host, port)
-        bound.listen(_backlog)
-        entry = _Port(self, bound, tls, http)
-        self._ports.append(entry)
+        self.serve(bound, tls=tls, http=http)
         return Listener(host, bound.getsockname()[1])
+
+    def serve(
+        self,
+        bound: socket.socket,
+        *,
+        tls: ssl.SSLContext | None = None,
+        http: Callable[[], asyncio.Protocol] | None = None,
+    ) -> None:
+        """On a socket from `bind`, which is the server's to close from now on."""
+        self._ports.append(_Port(self, bound, tls, http))
 
     async def stop(self, grace_seconds: float) -> None:
         """No new connections; a goodbye to those that are, and some time for them to answer."""

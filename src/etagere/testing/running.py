@@ -159,6 +159,7 @@ class ServerThread:
 
         flags: Mapping[str, Any] = vars(make_parser().parse_args(["serve", *self._arguments]))
         server = await Server.start(configure(flags, {}))
+        await server.furnish()
         self.urls = dict(server.urls)
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()

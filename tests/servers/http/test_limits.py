@@ -225,11 +225,15 @@ async def test_a_host_that_is_nobodys_is_named():
         bind("no.such.host.invalid", 0)
 
 
-async def test_processes_may_share_a_port():
+async def test_processes_share_a_port_when_all_of_them_say_so():
     with bind("127.0.0.1", 0, shared_port=True) as first:
-        first.listen()
-        with bind("127.0.0.1", first.getsockname()[1], shared_port=True) as second:
+        port = first.getsockname()[1]
+        with bind("127.0.0.1", port, shared_port=True, joining=True) as second:
             assert second.getsockname() == first.getsockname()
+        with pytest.raises(CannotListen, match="in use"):
+            bind("127.0.0.1", port, shared_port=True)
+        with pytest.raises(CannotListen, match="in use"):
+            bind("127.0.0.1", port)
 
 
 async def test_several_listeners_of_one_server(serve):

@@ -5,7 +5,7 @@ import errno
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from etagere.servers.http.connection import Handler, HttpConnection, Upgrader
 from etagere.servers.http.limits import HttpLimits
@@ -47,8 +47,19 @@ class HttpServer:
     ) -> Listener:
         """`shared_port`: other processes of this server listen on the port too."""
         bound = bind(host, port, shared_port=shared_port)
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
+        await self.serve(handler, bound, tls=tls, upgrader=upgrader)
+        return Listener(host, bound.getsockname()[1])
+
+    async def serve(
+        self,
+        handler: Handler,
+        bound: socket.socket,
+        *,
+        tls: ssl.SSLContext | None = None,
+        upgrader: Upgrader | None = None,
+    ) -> None:
+        """On a socket from `bind`, which is the server's to close from now on."""
+        server = await asyncio.get_running_loop().create_server(
             lambda: cast("asyncio.Protocol", HttpConnection(handler, self, upgrader)),
             sock=bound,
             backlog=_backlog,
@@ -56,7 +67,6 @@ class HttpServer:
             ssl_handshake_timeout=None if tls is None else tls_handshake_seconds_max,
         )
         self._servers.append(server)
-        return Listener(host, bound.getsockname()[1])
 
     async def stop(self, grace_seconds: float) -> None:
         """No new connections, work in hand finished, then everything closed."""
@@ -86,8 +96,14 @@ class HttpServer:
             waiter.set_result(None)
 
 
-def bind(host: str, port: int, *, shared_port: bool = False) -> socket.socket:
-    """A bound socket; one that other processes share is first shown to be nobody else's."""
+def bind(
+    host: str, port: int, *, shared_port: bool = False, joining: bool = False
+) -> socket.socket:
+    """A listening socket.
+
+    Processes that share a port all say so.  The system would let any other server of the same user
+    join them; so the first one, which is not `joining`, sees to it that nobody is there.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -96,19 +112,32 @@ def bind(host: str, port: int, *, shared_port: bool = False) -> socket.socket:
         raise CannotListen(
             f"host {host!r} cannot be resolved ({error.strerror}); set --host."
         ) from error
-    bound = socket.socket(family, kind, protocol)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared_port:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind(address)
+        if shared_port and not joining:
+            _bound(family, kind, protocol, address, shared=False).close()
+        bound = _bound(family, kind, protocol, address, shared=shared_port)
     except OSError as error:
-        bound.close()
         why = (
             "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
         )
         raise CannotListen(f"port {port} on {host} {why}; choose another one.") from error
-    bound.setblocking(False)
+    bound.listen(_backlog)
+    return bound
+
+
+def _bound(
+    family: int, kind: int, protocol: int, address: tuple[Any, ...], *, shared: bool
+) -> socket.socket:
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
     return bound
