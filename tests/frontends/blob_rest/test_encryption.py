@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -549,6 +550,48 @@ def test_copies_are_encrypted_as_they_ask(
     check_ranges(raw, path, data, after)
     if after and size > 20:
         assert b"plain text" not in stored(server, path.rsplit("/", 1)[0])
+
+
+def test_a_block_list_is_copied_as_one(server: Server, raw: RawClient, container: str) -> None:
+    path, source = f"{container}/b", f"{container}/a"
+    pieces = [plain(size, str(size)) for size in (10, 70_000, 3, 100_000, *range(1, 12))]
+    for number, piece in enumerate(pieces):
+        stage(raw, source, number, piece, with_key)
+    numbers = [*range(len(pieces)), 1, 0]
+    made = commit(raw, source, numbers, with_key)
+    source_key = key_headers(key, "x-ms-source-")
+    assert copy(server, raw, path, source, {**source_key, **with_scope}).status == 202
+    for wanted in (source, path):
+        listed = raw("GET", wanted, comp="blocklist").text
+        assert listed.count("<Block>") == len(numbers)
+        assert [block_id(n) for n in numbers] == re.findall("<Name>(.*?)</Name>", listed)
+    check_ranges(raw, path, b"".join(pieces[n] for n in numbers), with_scope)
+    # What is refused leaves no extents behind.
+    extents = server.run(server.extents.usage()).extents
+    refused = copy(
+        server, raw, path, source, {**source_key, **with_other_scope, "If-Match": made.etag}
+    )
+    assert (refused.status, refused.code) == (412, "ConditionNotMet")
+    server.clock.advance(3600)
+    server.sweep()
+    assert server.run(server.extents.usage()).extents == extents
+
+
+def test_append_blobs_are_copied_and_appended_to(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    path, source = f"{container}/b", f"{container}/a"
+    raw("PUT", source, b"", {"x-ms-blob-type": "AppendBlob", **with_scope})
+    data = b""
+    for number in range(10):
+        data += plain(1000, str(number))
+        raw("PUT", source, plain(1000, str(number)), with_scope, comp="appendblock")
+    assert copy(server, raw, path, source, with_other_scope).status == 202
+    done = raw("PUT", path, b"more", with_other_scope, comp="appendblock")
+    assert done.headers["x-ms-blob-committed-block-count"] == "11"
+    check_ranges(raw, path, data + b"more", {})
+    assert raw("GET", source).body == data
+    assert b"plain text" not in stored(server, container)
 
 
 @ways

@@ -41,12 +41,13 @@ from etagere.kernel.conditions import (
     source_headers,
 )
 from etagere.kernel.ranges import RequestedRange, parse_range
-from etagere.services.blob import block_blobs, copies, remote_copies
+from etagere.services.blob import block_blobs, copies, remote_copies, resealing
 from etagere.services.blob.copies import CopyBlob, SealedOtherwise, TagOption
+from etagere.services.blob.encryption import CustomerKey
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard
 from etagere.services.blob.received import Received
-from etagere.services.blob.records import BlobRecord, BlobType
+from etagere.services.blob.records import BlobRecord
 
 sync_bytes_max: Final = 256 * 1024 * 1024
 source_keys_since: Final = "2026-04-06"
@@ -232,12 +233,24 @@ async def _copy(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord
             call.blobs, source.where, call.base(), call.guard(), wanted, call.keeping()
         )
     except SealedOtherwise:
-        taken = await _read_own(call, source, None, put_from_url_bytes_max, wanted.new.seal)
-        assert taken.record is not None
-        if taken.record.kind is not BlobType.BLOCK and not wanted.block_blob:
-            await call.blobs.discard(taken.body)
-            raise Refused("BlobUsesCustomerSpecifiedEncryption") from None
-        return await _put_taken(call, taken, wanted, copied=bool(wanted.copy_id))
+        customer = _source_key(call)
+        return await resealing.copy(
+            call.blobs,
+            source.where,
+            call.base(),
+            call.guard(),
+            wanted,
+            call.keeping(),
+            b"" if customer is None else customer.sha256,
+            unlocking(call, source.account, customer),
+        )
+
+
+def _source_key(call: BlobCall) -> CustomerKey | None:
+    customer = customer_key(call.request, source_key)
+    if customer is not None and call.version < source_keys_since:
+        raise invalid_header("x-ms-version", call.version)
+    return customer
 
 
 async def _copy_own(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:
@@ -324,9 +337,7 @@ async def _read_own(
 ) -> _Taken:
     """Read a blob of this server, with a key of its own if it has one, and seal it anew."""
     conditions = parse_conditions(call.request.headers, source_headers)
-    customer = customer_key(call.request, source_key)
-    if customer is not None and call.version < source_keys_since:
-        raise invalid_header("x-ms-version", call.version)
+    customer = _source_key(call)
     guard = keyed(Guard(conditions, None, call.version), customer)
     unlock = unlocking(call, source.account, customer)
     download = await call.blobs.open_download(source.where, guard, wanted, unlock)

@@ -42,6 +42,7 @@ from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.encryption import is_sealed_by
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
+from etagere.services.blob.received import Received, keep
 from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
@@ -96,6 +97,13 @@ class Borrowed(NamedTuple):
     """The bytes of its inline pieces, which only another container needs."""
 
 
+class Resealed(NamedTuple):
+    """A piece of the source, encrypted as the copy will be."""
+
+    received: Received
+    block_id: bytes
+
+
 async def copy(
     service: BlobService,
     source: Where,
@@ -119,13 +127,13 @@ async def copy(
         )
     while True:
         borrowed = await service.read(
-            partial(_borrow, where=source, wanted=wanted, destination=where.part)
+            partial(borrow, where=source, wanted=wanted, destination=where.part)
         )
         try:
             return await service.write(
                 _partitions(borrowed, where.part),
                 partial(
-                    _copy_borrowed,
+                    copy_borrowed,
                     borrowed=borrowed,
                     where=where,
                     guard=guard,
@@ -140,12 +148,17 @@ async def copy(
 async def _copy_beside(
     tx: Tx, source: Where, where: Where, guard: Guard, wanted: CopyBlob, keeping: Keeping
 ) -> BlobRecord:
-    borrowed = await _borrow(tx, source, wanted, where.part)
-    return await _copy_borrowed(tx, borrowed, where, guard, wanted, keeping)
+    borrowed = await borrow(tx, source, wanted, where.part)
+    return await copy_borrowed(tx, borrowed, where, guard, wanted, keeping)
 
 
-async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Partition) -> Borrowed:
-    """Read a source, having checked the conditions that the request makes of it."""
+async def borrow(
+    tx: ReadTx, where: Where, wanted: CopyBlob, destination: Partition | None
+) -> Borrowed:
+    """Read a source, having checked the conditions that the request makes of it.
+
+    Without a destination, its bytes are not to be shared but read.
+    """
     standing = await find(tx, where)
     record = standing.record
     if record is None:
@@ -156,8 +169,8 @@ async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Parti
         if verdict is not Verdict.PROCEED:
             raise Refused(verdict.code, status=verdict.status)
     _check_reach(record, wanted, tx.now)
-    if not is_sealed_by(record, wanted.new.seal) or (wanted.new.seal and wanted.from_elsewhere):
-        raise SealedOtherwise
+    if destination is not None:
+        _must_be_sealed_alike(record, wanted)
     if wanted.bytes_max is not None and record.size > wanted.bytes_max:
         raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
     home = standing.home
@@ -171,6 +184,12 @@ async def _borrow(tx: ReadTx, where: Where, wanted: CopyBlob, destination: Parti
                     raise content.ContentGone
                 inline[piece.inline] = raw
     return Borrowed(home, record, pieces, inline)
+
+
+def _must_be_sealed_alike(record: BlobRecord, wanted: CopyBlob) -> None:
+    seal = wanted.new.seal
+    if not is_sealed_by(record, seal) or (seal is not None and wanted.from_elsewhere):
+        raise SealedOtherwise
 
 
 def _check_reach(record: BlobRecord, wanted: CopyBlob, now: Timestamp) -> None:
@@ -187,14 +206,16 @@ def _partitions(borrowed: Borrowed, destination: Partition) -> tuple[Partition, 
     return (destination, *sorted(shards))
 
 
-async def _copy_borrowed(
+async def copy_borrowed(
     tx: Tx,
     borrowed: Borrowed,
     where: Where,
     guard: Guard,
     wanted: CopyBlob,
     keeping: Keeping,
+    anew: Sequence[Resealed] | None = None,
 ) -> BlobRecord:
+    """Make the copy, of the source's own pieces or of others with the same content."""
     standing = await stand(tx, where)
     home, old = standing.home, standing.record
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
@@ -207,7 +228,10 @@ async def _copy_borrowed(
         tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.new.tags,
     )
     # Before the old blob lets go of its pieces: it may be the source.
-    pieces = await _take_hold(tx, home, borrowed, wanted.new.seal)
+    if anew is None:
+        pieces = await _take_hold(tx, home, borrowed, wanted.new.seal)
+    else:
+        pieces = [p for each in anew for p in await keep(tx, home, each.received, each.block_id)]
     await make_way(tx, home, where.name, old, new, kind, keeping)
     made = new_record(tx, home, where.name, old, new, kind, lease, keeping, size=record.size)
     made.pieces, made.list_id = await content.lay_out(tx, home, pieces)
