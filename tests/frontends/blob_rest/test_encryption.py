@@ -1,5 +1,6 @@
 """Customers' keys and encryption scopes over HTTP: what is stored is not what was sent."""
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -11,7 +12,10 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from etagere.extents.contract import Extent
 from etagere.kv.contract import ReadTx
+from etagere.kv.engines.memory import MemoryEngine
+from etagere.servers.real import RealClock, SystemEntropy
 from etagere.services.blob import keys
+from etagere.services.blob.encryption import Vault
 from etagere.services.common.accounts import development_key, development_name
 
 from .serving import RawClient, Reply, Server
@@ -225,10 +229,28 @@ def test_the_same_content_is_never_stored_alike(
     elsewhere.stop()
 
 
-def test_scopes_stay_what_they_are(server: Server, raw: RawClient, container: str) -> None:
-    put(raw, f"{container}/a", b"data", with_scope)
-    server.service.vault._known.clear()
-    assert raw("GET", f"{container}/a").body == b"data"
+@seals
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_keys_are_the_stores_and_not_the_processs(
+    server: Server, raw: RawClient, container: str, seal: dict[str, str], forgotten: bool
+) -> None:
+    """Another process reads what this one wrote, also after everything was forgotten."""
+    put(raw, f"{container}/a", b"before", seal)
+    if forgotten:
+        server.run(server.engine.reset())
+        assert raw("PUT", container, restype="container").status == 201
+    put(raw, f"{container}/a", b"data", seal)
+    server.service.vault = Vault(server.engine, SystemEntropy())
+    assert raw("GET", f"{container}/a", headers=reads(seal)).body == b"data"
+
+
+async def test_processes_agree_on_a_new_scope() -> None:
+    engine = MemoryEngine(RealClock())
+    vaults = [Vault(engine, SystemEntropy()) for _ in range(5)]
+    made = await asyncio.gather(*(vault.seal_of_scope("account", "new") for vault in vaults))
+    assert len({seal.key for seal in made}) == 1
+    assert (await vaults[0].seal_of_scope("account", "other")).key != made[0].key
+    assert (await vaults[0].seal_of_scope("another", "new")).key != made[0].key
 
 
 # ---- who may read and write

@@ -29,12 +29,15 @@ class CustomerKey(NamedTuple):
 
 
 class Vault:
-    """The keys of scopes, which never change once they are there."""
+    """The keys of scopes, which never change once they are there.
+
+    They are looked up each time: an administrator may make the store forget everything, and another
+    process of the server may have made them.
+    """
 
     def __init__(self, engine: Engine, entropy: Entropy) -> None:
         self._engine: Final = engine
         self._entropy: Final = entropy
-        self._known: Final[dict[tuple[str, str], bytes]] = {}
 
     async def seal_of_scope(self, account: str, scope: str) -> Seal:
         return Seal(await self._key(account, scope), scope=scope)
@@ -48,34 +51,31 @@ class Vault:
     ) -> Seal | None:
         """What the content of a blob is read with, which `must_open` has allowed."""
         if record.key_sha256:
-            assert customer is not None
+            if customer is None:
+                raise Refused("BlobUsesCustomerSpecifiedEncryption")
             return await self.seal_of_customer(account, customer)
         return await self.seal_of_scope(account, record.scope) if record.scope else None
 
     async def _key(self, account: str, scope: str) -> bytes:
-        known = self._known.get((account, scope))
-        if known is None:
-            known = self._known[account, scope] = await self._find_or_make(account, scope)
-        return known
-
-    async def _find_or_make(self, account: str, scope: str) -> bytes:
         part, row = keys.account_partition(account), keys.scope_key(scope)
 
         async def find(tx: ReadTx) -> bytes | None:
             raw = await tx.get(part, row)
             return None if raw is None else scope_keys.decode(raw).key
 
+        found = await self._engine.read(find)
+        if found is not None:
+            return found
         fresh = self._entropy.token(key_bytes)
 
         async def find_or_make(tx: Tx) -> bytes:
-            found = await find(tx)
-            if found is not None:
-                return found
-            tx.put(part, row, scope_keys.encode(ScopeKey(fresh, tx.now)))
-            return fresh
+            made = await find(tx)
+            if made is None:
+                made = fresh
+                tx.put(part, row, scope_keys.encode(ScopeKey(made, tx.now)))
+            return made
 
-        found = await self._engine.read(find)
-        return await self._engine.write((part,), find_or_make) if found is None else found
+        return await self._engine.write((part,), find_or_make)
 
 
 def must_open(record: BlobRecord, key_sha256: bytes) -> None:
