@@ -22,6 +22,7 @@ method_not_allowed: Final = "MethodNotAllowed"
 
 table: Final[Mapping[str, HttpError]] = {
     bad_request: HttpError(400, 40000),
+    "InvalidUri": HttpError(400, 40000),
     "InvalidXmlDocument": HttpError(400, 40000),
     "RequestBodyTooLarge": HttpError(400, 40000),
     "com.microsoft:argument-error": HttpError(400, 40000),

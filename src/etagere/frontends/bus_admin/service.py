@@ -64,6 +64,8 @@ class Place(NamedTuple):
 def locate(raw_path: str) -> Place:
     """Raises for paths that name nothing."""
     parts = [decode(part) for part in raw_path.split("/")]
+    if len(parts) < 2:  # `OPTIONS *` and its like
+        raise Refused(bad_request, message="The path names no entity.")
     parts = parts[1:]
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

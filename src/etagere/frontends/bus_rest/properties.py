@@ -154,7 +154,8 @@ def read_value(text: str) -> Any:
     except ValueError:
         pass
     else:
-        return number if -(2**63) <= number < 2**63 else float(number)
+        if -(2**63) <= number < 2**63:
+            return number
     try:
         return float(stripped)
     except ValueError:

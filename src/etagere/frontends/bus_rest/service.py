@@ -25,6 +25,7 @@ from etagere.frontends.bus_rest.properties import (
 )
 from etagere.frontends.common.addressing import decode
 from etagere.frontends.common.message import ClientGone, Request, Response
+from etagere.protocols.amqp.errors import EncodeError
 from etagere.services.bus import errors
 from etagere.services.bus.broker import Broker
 from etagere.services.bus.messages import (
@@ -137,7 +138,10 @@ class BusRest:
         content_type: str | None,
     ) -> Message:
         fresh_id = self._entropy.uuid().replace("-", "")
-        return make_message(body, said, custom, content_type, fresh_id)
+        try:
+            return make_message(body, said, custom, content_type, fresh_id)
+        except (EncodeError, UnicodeEncodeError):  # JSON has longer numbers, and half characters
+            raise errors.argument("Properties", "AMQP cannot carry a property's value.") from None
 
     def _batch(self, data: bytes) -> list[Message]:
         """A JSON array of messages, all of which are stored or none."""
