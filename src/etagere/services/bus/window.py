@@ -184,6 +184,10 @@ class Window:
 
     def discard(self, numbers: set[int]) -> None:
         """These are gone from the store."""
+        if numbers and (last := max(numbers)) > self.horizon:
+            # Gone before they came, as far as was reported: what the store says counts.
+            self.next_expected = max(self.next_expected, last + 1)
+            self.doubt()
         for number in numbers & self._returned_messages.keys():
             del self._returned_messages[number]
         if any(row[0] in numbers for row in self.ready):
