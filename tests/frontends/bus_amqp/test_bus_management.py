@@ -12,6 +12,7 @@ from raw_amqp import RawClient, data_message
 from etagere.base.clock import seconds, ticks_per_millisecond
 from etagere.frontends.bus_amqp.management import operations
 from etagere.frontends.bus_amqp.requests import read_request
+from etagere.kv.contract import StoreFailed
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.outcomes import Source, Target
 from etagere.protocols.amqp.sections import Header, read_map, section, split
@@ -386,6 +387,19 @@ async def test_the_client_s_patience_is_kept(
     await asyncio.sleep(0.05)
     bus.clock.advance(seconds(5.1))
     check(await node.answer(), 408, "com.microsoft:timeout")
+
+
+async def test_a_store_that_fails_is_told(
+    bus: Bus, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> list[Any]:
+        raise StoreFailed
+
+    peek = {"from-sequence-number": 0, "message-count": Int(5)}
+    with monkeypatch.context() as patch:
+        patch.setattr(bus.broker, "peek", fail)
+        check(await node.manage("peek-message", peek), 500, "amqp:internal-error")
+    check(await node.manage("peek-message", peek), 204, "com.microsoft:message-not-found")
 
 
 async def test_replies_are_settled_as_asked(client: RawClient) -> None:

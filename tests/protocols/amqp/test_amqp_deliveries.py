@@ -452,6 +452,27 @@ def test_a_range_over_links_and_holes(peer: Peer) -> None:
     assert peer.heard() == [Disposition(False, 1, 1, True, lost)]
 
 
+def test_deliveries_go_with_their_link(peer: Peer) -> None:
+    """Links are not resumed: what nobody can settle is not kept."""
+    sent = _sent(peer, 3, handle=0)
+    kept = _sent(peer, 1, handle=1)
+    received = _sender(peer, handle=2)
+    peer.say(Transfer(2, 0, b"t", 0, False), payload=b"x")
+    for handle, link in ((0, sent), (2, received)):
+        peer.say(Detach(handle, closed=True))
+        peer.command(DetachLink(link))
+    peer.events()
+    peer.hear()
+    assert list(kept.session.unsettled) == [3]
+    assert not kept.session.unsettled_in
+    peer.say(Disposition(True, 0, 3, False, accepted))
+    matched, unmatched = peer.events()
+    assert isinstance(matched, DispositionReceived)
+    assert [one.id for one in matched.deliveries] == [3]
+    assert isinstance(unmatched, DispositionUnmatched)
+    assert (unmatched.first, unmatched.last) == (0, 2)
+
+
 def test_settled_dispositions_for_unknown_ids_are_ignored(peer: Peer) -> None:
     _sent(peer, 1)
     peer.say(Disposition(True, 5, 9, True, accepted))

@@ -3,11 +3,14 @@
 import struct
 from typing import Any
 
+import pytest
 from amqp_peer import Peer, frame, start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etagere.base.clock import Timestamp, seconds
+from etagere.protocols.amqp import connection as connection_module
+from etagere.protocols.amqp import deliveries as deliveries_module
 from etagere.protocols.amqp.commands import (
     AcceptLink,
     CompleteDrain,
@@ -253,6 +256,45 @@ def _observed(pieces: list[bytes]) -> tuple[list[Any], bytes]:
                 connection.send(SaslDecision(approved=True))
         written += connection.data_to_send()
     return seen, written
+
+
+@settings(max_examples=200)
+@given(conversations(), st.integers(1, 2_000))
+def test_without_hot_paths_everything_is_the_same(conversation: bytes, size: int) -> None:
+    pieces = [conversation[at : at + size] for at in range(0, len(conversation), size)]
+    assert _answered(pieces, hot=True) == _answered(pieces, hot=False)
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def _answered(pieces: list[bytes], *, hot: bool) -> list[Any]:
+    """Everything that was written, read again, by a server that answers."""
+    server = Server()
+    with pytest.MonkeyPatch.context() as patch:
+        if not hot:
+            for name in ("walk_transfer", "walk_accepted", "walk_flow"):
+                patch.setattr(connection_module, name, _nothing)
+            patch.setattr(deliveries_module, "pack_transfer", _nothing)
+        for piece in pieces:
+            server.receive(piece)
+        server.finish()
+    written: list[Any] = []
+    data = server.written
+    while data:
+        if data.startswith(b"AMQP"):
+            written.append(data[:8])
+            data = data[8:]
+            continue
+        size, offset, kind, channel = struct.unpack_from(">IBBH", data)
+        one, data = data[:size], data[size:]
+        if size == 8 or kind == 1:
+            written.append(one)
+        else:
+            performative, at = read_performative(one, offset * 4, size)
+            written.append((channel, performative, one[at:]))
+    return written
 
 
 @given(st.lists(st.binary(max_size=100), max_size=10), st.sampled_from([b"", beginning]))

@@ -34,6 +34,7 @@ from etagere.protocols.amqp.commands import (
     DetachLink,
     RefuseLink,
     SaslDecision,
+    SettleSent,
     SettleUnmatched,
 )
 from etagere.protocols.amqp.connection import Connection
@@ -53,7 +54,7 @@ from etagere.protocols.amqp.events import (
     TransferReceived,
 )
 from etagere.protocols.amqp.limits import Limits
-from etagere.protocols.amqp.links import Link
+from etagere.protocols.amqp.links import Link, Session
 from etagere.protocols.amqp.outcomes import (
     Coordinator,
     DeliveryState,
@@ -65,11 +66,14 @@ from etagere.protocols.amqp.outcomes import (
 from etagere.protocols.amqp.values import Symbol, ULong
 from etagere.services.bus.broker import Broker
 from etagere.services.bus.catalogue import Node
+from etagere.services.bus.errors import lock_lost, session_lost
 from etagere.services.bus.messages import ReceiveMode
 
 batch_size_property: Final = Symbol("com.microsoft:max-message-batch-size")
 via_property: Final = Symbol("com.microsoft:transfer-destination-address")
 request_bytes_max: Final = 1_048_576
+sessionful: Final = object()
+"""In `Session.context`: locks of messages on it are those of a Service Bus session."""
 settled_by_sender: Final = 1
 """`snd-settle-mode` of a receiver that wants messages deleted as they are sent."""
 
@@ -196,6 +200,9 @@ class BusConnection:
                 handler = event.link.context
                 if handler is not None:
                     handler.disposed(event)
+                elif not event.settled:
+                    error = self._lock_lost(event.link.session)
+                    self.send(SettleSent(event.deliveries, Rejected(error)))
             elif isinstance(event, CreditGranted):
                 handler = event.link.context
                 if handler is not None:
@@ -235,12 +242,13 @@ class BusConnection:
                 assert_never(event)
 
     def _settled_before(self, event: DispositionUnmatched) -> None:
-        error = self.speaker.error(
-            errors.message_lock_lost,
-            "The lock supplied is invalid. Either the lock expired, or the message has already "
-            "been removed from the queue.",
-        )
+        error = self._lock_lost(event.session)
         self.send(SettleUnmatched(event.session, event.first, event.last, Rejected(error)))
+
+    def _lock_lost(self, session: Session) -> Error:
+        if session.context is sessionful:
+            return self.speaker.refusal(session_lost())
+        return self.speaker.refusal(lock_lost())
 
     def _closed(self) -> None:
         if self._over:
@@ -391,7 +399,7 @@ class BusConnection:
             receiver.close(broken=False)
             return
         receiver_link.open(receiver)
-        receiver_link.lock_lost = errors.session_lock_lost
+        link.session.context = sessionful
         self._take(link, receiver_link)
         self._accept(
             link,

@@ -80,7 +80,7 @@ class Speaker:
 
     def describe(self, message: str, path: str = "") -> str:
         tracking_id = self._entropy.uuid()
-        system = f"{self._namespace}:{path}" if path else self._namespace
+        system = self._namespace + _system_of(path)
         at = format_iso_seconds(self._clock.now()).rstrip("Z")
         return f"{message} TrackingId:{tracking_id}_B0, SystemTracker:{system}, Timestamp:{at}"
 
@@ -102,10 +102,11 @@ class Speaker:
         )
 
 
-def entity_not_found(path: str, namespace: str) -> Refused:
-    """JS and Java know the case by this wording."""
-    return Refused(
-        not_found,
-        message=f"The messaging entity 'sb://{namespace}.servicebus.windows.net/{path}' could not "
-        "be found. To know more visit https://aka.ms/sbResourceMgrExceptions.",
-    )
+def _system_of(path: str) -> str:
+    """What a path is called in a tracking text."""
+    topic, subscriptions, name = path.partition("/Subscriptions/")
+    if not subscriptions:
+        topic, subscriptions, name = path.partition("/subscriptions/")
+    if subscriptions:
+        return f":Topic:{topic}|{name}"
+    return f":Queue:{path}" if path else ""

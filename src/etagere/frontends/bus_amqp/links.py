@@ -223,7 +223,6 @@ class ReceiverLink(LinkHandler):
         super().__init__(wire, link, path, right)
         self.mode = mode
         self.receiver: Receiver | None = None
-        self.lock_lost = errors.message_lock_lost
         self._asked = 0
         """Of the broker, and not delivered yet."""
         self._tranche = tranche_first

@@ -21,6 +21,7 @@ from etagere.frontends.bus_amqp.messages import (
 )
 from etagere.frontends.bus_amqp.requests import Request, Response, answer, wrong
 from etagere.frontends.bus_amqp.rules import read_rule, subscription_of, write_rule
+from etagere.kv.contract import StoreError
 from etagere.protocols.amqp.errors import DecodeFault
 from etagere.protocols.amqp.outcomes import DeliveryState, TransactionalState
 from etagere.protocols.amqp.values import Array, Int, Milliseconds, Uuid
@@ -290,6 +291,8 @@ class Management:
             return self._refused(refused)
         except DecodeFault as fault:
             return self._refusal(fault.condition, fault.description)
+        except StoreError:
+            return self._refusal(errors.internal_error, "The store failed; try again later.")
 
     def late(self) -> Response:
         return self._refusal(errors.timed_out, "The operation did not complete in time.")

@@ -255,6 +255,19 @@ class Deliveries:
                 self._partial_bytes -= link.partial_bytes
             link.partial = None
 
+    def forget(self, link: Link) -> None:
+        """The link is gone; so is everything that was on its way."""
+        self.drop_partial(link)
+        session = link.session
+        if link.sends:
+            ours = [number for number, one in session.unsettled.items() if one.link is link]
+            for number in ours:
+                del session.unsettled[number]
+        else:
+            theirs = [number for number, one in session.unsettled_in.items() if one is link]
+            for number in theirs:
+                del session.unsettled_in[number]
+
     # ---- in: dispositions
 
     def disposed(

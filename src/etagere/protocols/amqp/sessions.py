@@ -268,7 +268,8 @@ class Sessions:
         self._events.append(LinkAttached(link, attach))
 
     def _drop(self, link: Link) -> None:
-        self.deliveries.drop_partial(link)
+        """With its deliveries: links are not resumed, nobody can settle them any more."""
+        self.deliveries.forget(link)
         link.state = LinkState.detached
         link.session.links.pop(link.handle, None)
         link.session.departed_handles.add(link.handle)
