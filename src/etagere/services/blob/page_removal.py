@@ -94,6 +94,9 @@ async def _look_at(
             gone -= sources(neighbour.pieces())
     await release(tx, home, gone)
     delete_row(tx, home, map_id, number, epoch)
+    if elder is None and younger is not None and not younger.pieces():
+        # It said that there is nothing any more, where now there never was.
+        delete_row(tx, home, map_id, number, younger.epoch)
 
 
 async def _younger(tx: ReadTx, home: Home, map_id: int, row: ChunkRow) -> ChunkRow | None:
