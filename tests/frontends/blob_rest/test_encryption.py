@@ -599,6 +599,25 @@ def test_a_block_list_is_copied_as_one(server: Server, raw: RawClient, container
     assert server.run(server.extents.usage()).extents == extents
 
 
+@seals
+def test_a_page_blob_is_put_as_a_block_blob(
+    server: Server, raw: RawClient, container: str, seal: dict[str, str]
+) -> None:
+    path, source = f"{container}/b", f"{container}/a"
+    created = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "4096"}
+    raw("PUT", source, b"", {**created, **seal})
+    page = {"x-ms-page-write": "update", "x-ms-range": "bytes=512-1535"}
+    raw("PUT", source, plain(1024), {**page, **seal}, comp="page")
+    wanted = {"x-ms-blob-type": "BlockBlob"}
+    if reads(seal):
+        wanted |= key_headers(key, "x-ms-source-")
+    made = copy(server, raw, path, source, {**wanted, **with_other_key})
+    assert made.status == 201, made.text
+    expected = bytes(512) + plain(1024) + bytes(2560)
+    check_ranges(raw, path, expected, with_other_key)
+    assert b"plain text" not in stored(server, container)
+
+
 def test_append_blobs_are_copied_and_appended_to(
     server: Server, raw: RawClient, container: str
 ) -> None:

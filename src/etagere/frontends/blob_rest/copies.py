@@ -42,7 +42,7 @@ from etagere.kernel.conditions import (
 )
 from etagere.kernel.ranges import RequestedRange, parse_range
 from etagere.services.blob import block_blobs, copies, remote_copies, resealing
-from etagere.services.blob.copies import CopyBlob, SealedOtherwise, TagOption
+from etagere.services.blob.copies import CopyBlob, PagesNotShared, SealedOtherwise, TagOption
 from etagere.services.blob.encryption import CustomerKey
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard
@@ -232,6 +232,8 @@ async def _copy(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord
         return await copies.copy(
             call.blobs, source.where, call.base(), call.guard(), wanted, call.keeping()
         )
+    except PagesNotShared:
+        return await _copy_pages(call, source, wanted)
     except SealedOtherwise:
         customer = _source_key(call)
         return await resealing.copy(
@@ -244,6 +246,14 @@ async def _copy(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord
             b"" if customer is None else customer.sha256,
             unlocking(call, source.account, customer),
         )
+
+
+async def _copy_pages(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:
+    """A page blob's content is read into a block blob, where that is what the copy is to be."""
+    if not wanted.block_blob:
+        raise Refused("InvalidSourceBlobType")
+    taken = await _read_own(call, source, None, put_from_url_bytes_max, wanted.new.seal)
+    return await _put_taken(call, taken, wanted, copied=False)
 
 
 def _source_key(call: BlobCall) -> CustomerKey | None:

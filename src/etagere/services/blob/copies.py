@@ -87,6 +87,10 @@ class SealedOtherwise(Exception):  # noqa: N818 - names what was found
     """The source's bytes are not encrypted as the copy's will be: they have to be read."""
 
 
+class PagesNotShared(Exception):  # noqa: N818 - names what was found
+    """The source is a page blob."""
+
+
 class Borrowed(NamedTuple):
     """A source as one snapshot had it."""
 
@@ -169,6 +173,9 @@ async def borrow(
         if verdict is not Verdict.PROCEED:
             raise Refused(verdict.code, status=verdict.status)
     _check_reach(record, wanted, tx.now)
+    if record.page_map is not None:
+        # Its bytes are in a map, which nothing here shares; better no copy than an empty one.
+        raise PagesNotShared
     if destination is not None:
         _must_be_sealed_alike(record, wanted)
     if wanted.bytes_max is not None and record.size > wanted.bytes_max:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
 
-from etagere.base.errors import Refused
 from etagere.extents import references
 from etagere.extents.contract import Extent, ExtentId
 from etagere.extents.encryption import Seal, SealedExtents
@@ -36,8 +35,6 @@ async def copy(
     borrowed = await service.read(partial(borrow, where=source, wanted=wanted, destination=None))
     record = borrowed.record
     must_open(record, key_sha256)
-    if record.page_map is not None:
-        raise Refused("BlobUsesCustomerSpecifiedEncryption")
     opened = await unlock(record) if record.scope or record.key_sha256 else None
     anew: list[Resealed] = []
     try:
