@@ -11,7 +11,7 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from etagere.extents.contract import Extent
-from etagere.kv.contract import ReadTx
+from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.engines.memory import MemoryEngine
 from etagere.servers.real import RealClock, SystemEntropy
 from etagere.services.blob import keys
@@ -251,6 +251,25 @@ async def test_processes_agree_on_a_new_scope() -> None:
     assert len({seal.key for seal in made}) == 1
     assert (await vaults[0].seal_of_scope("account", "other")).key != made[0].key
     assert (await vaults[0].seal_of_scope("another", "new")).key != made[0].key
+
+
+@seals
+def test_a_lost_key_is_found_out(
+    server: Server, raw: RawClient, container: str, seal: dict[str, str]
+) -> None:
+    put(raw, f"{container}/a", b"data", seal)
+    assert server.problems() == []
+    part = keys.account_partition(development_name)
+    row = keys.scope_key(seal.get("x-ms-encryption-scope", ""))
+
+    async def lose(tx: Tx) -> None:
+        tx.delete(part, row)
+
+    server.run(server.engine.write((part,), lose))
+    (problem,) = server.problems()
+    assert "the key of its scope" in problem
+    raw("DELETE", f"{container}/a")
+    assert server.problems() == []
 
 
 # ---- who may read and write

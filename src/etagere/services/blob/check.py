@@ -37,17 +37,25 @@ async def check_account(tx: ReadTx, account: str) -> list[str]:
     """What is wrong with the containers of an account; nothing, if all is well."""
     problems: list[str] = []
     live, doomed = await _generations(tx, account)
+    scopes = await _scopes(tx, account)
     for name, generations in live.items():
         part = keys.container_partition(account, name)
         for generation in generations:
             home = Home(part, generation)
-            problems += [f"container {name}: {text}" for text in await _check_generation(tx, home)]
+            found = await _check_generation(tx, home, scopes)
+            problems += [f"container {name}: {text}" for text in found]
         owed = generations | doomed.get(name, set())
         problems += [f"container {name}: {text}" for text in await _strays(tx, part, owed)]
         raw = await tx.get(part, keys.container_record)
         if raw is not None and containers.decode(raw).generation not in generations:
             problems.append(f"container {name}: is not the one in the directory")
     return problems
+
+
+async def _scopes(tx: ReadTx, account: str) -> set[str]:
+    """The encryption scopes whose keys are there ("": what customers' keys are mixed with)."""
+    part = keys.account_partition(account)
+    return {keys.scope_name(key) async for key, _ in _rows(tx, part, keys.scope_keys())}
 
 
 async def _generations(tx: ReadTx, account: str) -> tuple[Generations, Generations]:
@@ -79,9 +87,9 @@ async def _strays(tx: ReadTx, part: Partition, owed: set[int]) -> list[str]:
     return problems
 
 
-async def _check_generation(tx: ReadTx, home: Home) -> list[str]:
+async def _check_generation(tx: ReadTx, home: Home, scopes: set[str]) -> list[str]:
     """Every record is readable, every piece is there, every holder is counted."""
-    census = _Census()
+    census = _Census(scopes)
     try:
         for lane in keys.everything(home.generation):
             async for key, raw in _rows(tx, home.part, lane.bounds):
@@ -92,8 +100,9 @@ async def _check_generation(tx: ReadTx, home: Home) -> list[str]:
 
 
 class _Census:
-    def __init__(self) -> None:
+    def __init__(self, scopes: set[str]) -> None:
         self.problems: list[str] = []
+        self._scopes = scopes
         self._inline_held: Counter[int] = Counter()
         self._lists_held: Counter[int] = Counter()
         self._lists: set[int] = set()
@@ -134,6 +143,10 @@ class _Census:
                 pass  # indexes and marks, which hold nothing
 
     async def _see_blob(self, tx: ReadTx, home: Home, key: bytes, record: BlobRecord) -> None:
+        if (record.scope or record.key_sha256) and record.scope not in self._scopes:
+            self.problems.append(
+                f"blob {keys.name_of(key)!r}: the key of its scope {record.scope!r} is missing"
+            )
         if record.list_id:
             self._lists_held[record.list_id] += 1
         for piece in record.pieces:

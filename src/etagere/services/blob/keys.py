@@ -138,6 +138,16 @@ def scope_key(scope: str) -> bytes:
     return pack(_scopes, scope)
 
 
+def scope_keys() -> Range:
+    return range_of(_scopes)
+
+
+def scope_name(key: bytes) -> str:
+    name = unpack(key)[1]
+    assert isinstance(name, str)
+    return name
+
+
 def all_doomed() -> Range:
     return range_of(_doomed)
 
