@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --minutes 10` fuzzes; `--seed 7` does one round again and says what it saw."""
+"""`python -m tests.fuzz --minutes 10` fuzzes; `--seed 7` does one round again."""
 
 import argparse
 import random

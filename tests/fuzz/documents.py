@@ -26,10 +26,15 @@ _entity = (
     '"e@odata.type":"Edm.Binary","e":"AAAA","f@odata.type":"Edm.DateTime",'
     '"f":"2025-01-01T00:00:00Z","g":1.5,"h":true}'
 )
+_query = (
+    "<QueryRequest><QueryType>SQL</QueryType><Expression>SELECT * from BlobStorage"
+    "</Expression></QueryRequest>"
+)
 _change_set = (
     "--batch_1\r\nContent-Type: multipart/mixed; boundary=changeset_1\r\n\r\n"
     "--changeset_1\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
-    "POST http://127.0.0.1/devstoreaccount1/Shelf HTTP/1.1\r\nContent-Type: application/json\r\n\r\n"
+    "POST http://127.0.0.1/devstoreaccount1/Shelf HTTP/1.1\r\n"
+    "Content-Type: application/json\r\n\r\n"
     '{"PartitionKey":"p","RowKey":"s"}\r\n'
     "--changeset_1\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
     "DELETE http://127.0.0.1/Shelf(PartitionKey='p',RowKey='r') HTTP/1.1\r\nIf-Match: *\r\n\r\n\r\n"
@@ -67,8 +72,7 @@ def documents(signature: str) -> tuple[bytes, ...]:
             '{"a":2}',
             _change_set,
             _blob_batch % (signature, signature),
-            "<QueryRequest><QueryType>SQL</QueryType><Expression>SELECT * from BlobStorage"
-            "</Expression></QueryRequest>",
+            _query,
         )
     )
 
@@ -100,6 +104,10 @@ hostile = (
     b'{"PartitionKey":"p","RowKey":"r","a@odata.type":"Edm.DateTime","a":"0000-00-00"}',
     b'{"PartitionKey":"p","RowKey":"r","' + b"n" * 300 + b'":1}',
     b"NaN",
+    b"<StorageServiceProperties><DeleteRetentionPolicy><Enabled>true</Enabled><Days>"
+    + b"9" * 5000
+    + b"</Days></DeleteRetentionPolicy></StorageServiceProperties>",
+    b'{"PartitionKey":"p","RowKey":"r","c@odata.type":"Edm.Int64","c":"' + b"9" * 5000 + b'"}',
     b'"',
     b"--batch_1\r\n\r\n--batch_1--",
     b"--batch_1",
@@ -109,8 +117,9 @@ hostile = (
     bytes(range(256)) * 4,
 )
 _pieces = (
-    b"<", b">", b"&", b"&#0;", b"&amp;", b"]]>", b"<!--", b"<![CDATA[", b'"', b"'", b"{", b"}", b"[",
-    b"]", b",", b":", b"\\u0000", b"\\ud800", b"\xff", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"\r\n",
+    b"<", b">", b"&", b"&#0;", b"&amp;", b"]]>", b"<!--", b"<![CDATA[", b'"', b"'", b"{", b"}",
+    b"[", b"]", b",", b":", b"\\u0000", b"\\ud800", b"\xff", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80",
+    b"\r\n",
     b"\r\n\r\n", b"--", b"--batch_1", b"--changeset_1", b"0", b"-1", b"9" * 40, b"\0", b"e" * 300,
     b"HTTP/1.1", b"If-Match: *\r\n", b"@odata.type", b"Edm.Int64", b"null",
 )  # fmt: skip

@@ -51,13 +51,15 @@ class Wanted:
     query: str
     headers: dict[str, str]
     body: bytes
+    operation: str = ""
+    """The one that it began as."""
     sent_bytes: int | None = None
     """How much of the body arrives before the client goes; None for all of it."""
 
     def text(self) -> str:
         head = "".join(f"  {name}: {value!r}\n" for name, value in self.headers.items())
         return (
-            f"{self.service}: {self.method} {self.path}?{self.query}\n{head}"
+            f"{self.operation}: {self.method} {self.path}?{self.query}\n{head}"
             f"  body: {self.body[:2000]!r} ({len(self.body)} bytes, sent: {self.sent_bytes})"
         )
 
@@ -108,6 +110,7 @@ class Generator:
         wanted = Wanted(
             service, chance.choice(operation.methods), self._path(service, operation), "", {}, b""
         )
+        wanted.operation = operation.name
         pairs = self._query(operation)
         wanted.headers = self._headers(operation)
         wanted.body = self._body(wanted, operation, pairs)
@@ -132,7 +135,7 @@ class Generator:
             case "blob", Resource.CONTAINER:
                 inner = chance.choice(("shelf", "shelf", "other", "$root", "$web"))
             case "blob", _:
-                name = chance.choice(_blobs)
+                name = _homes.get(operation.comp) or chance.choice(_blobs)
                 inner = chance.choice((f"shelf/{name}", f"shelf/{name}", f"$web/{name}", name))
             case "queue", Resource.CONTAINER:
                 inner = chance.choice(("tasks", "tasks", "other"))
@@ -253,7 +256,9 @@ class Generator:
         chance = self._chance
         kind = chance.randrange(3)
         if kind == 0:
-            wanted.headers["content-length"] = str(len(wanted.body) + chance.choice((1, 100, 2**40)))
+            wanted.headers["content-length"] = str(
+                len(wanted.body) + chance.choice((1, 100, 2**40))
+            )
             wanted.sent_bytes = len(wanted.body)
         elif kind == 1 and wanted.body:
             wanted.sent_bytes = chance.randrange(len(wanted.body))
@@ -289,7 +294,12 @@ class Generator:
 
 
 _needed = {
-    "lease": ("x-ms-lease-action", "x-ms-lease-duration", "x-ms-lease-id", "x-ms-proposed-lease-id"),
+    "lease": (
+        "x-ms-lease-action",
+        "x-ms-lease-duration",
+        "x-ms-lease-id",
+        "x-ms-proposed-lease-id",
+    ),
     "tier": ("x-ms-access-tier",),
     "page": ("x-ms-page-write",),
     "immutabilityPolicies": (
@@ -300,6 +310,15 @@ _needed = {
     "undelete": ("x-ms-deleted-container-name", "x-ms-deleted-container-version"),
 }
 _data = ("block", "appendblock")
+_homes = {
+    "page": "page",
+    "pagelist": "page",
+    "appendblock": "append",
+    "seal": "append",
+    "block": "listed",
+    "blocklist": "listed",
+}
+"""The blob that an operation on one type is for."""
 _header_names = sorted(words.headers)
 _query_names = sorted(words.queries)
 

@@ -2,53 +2,70 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
 from random import Random
 
 from .requests import Generator, Wanted
-from .target import Found, Target, complaints, signature
+from .target import Target, complaints, signature
+from .wire import Wire
 
 requests_each = 200
+wire_requests_each = 30
+furnished_every = 25
 
 
-@dataclass(slots=True)
 class Round:
-    seed: int
-    answers: Counter[str] = field(default_factory=Counter)
-    """How often each operation came to each status."""
-    failure: str | None = None
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.answers: Counter[str] = Counter()
+        """How often each service came to each status."""
+        self.failure: str | None = None
+        chance = Random(seed)
+        self._target = Target(chance)
+        rows = {name: front.operations.rows for name, front in self._target.frontends.items()}
+        self._generator = Generator(Random(chance.random()), rows, signature)
+        self._wire_chance = Random(chance.random())
+        self._wanted: Wanted | None = None
+        self._number = -1
 
     async def run(self) -> None:
-        chance = Random(self.seed)
-        target = Target(chance)
-        generator = Generator(
-            Random(chance.random()),
-            {name: frontend.operations.rows for name, frontend in target.frontends.items()},
-            signature,
-        )
-        wanted: Wanted | None = None
-        number = -1
         with complaints() as complained:
             try:
-                await target.furnish()
-                for number in range(requests_each):  # noqa: B007 - told when something is found
-                    wanted = generator.next()
-                    answer = await target.ask(wanted)
-                    if complained.heard:
-                        raise Found("it complained")
-                    if answer is not None:
-                        generator.learned.take(answer[1], answer[2])
-                        self.answers[f"{wanted.service} {answer[0]}"] += 1
-                    target.pass_time()
-                await target.finish()
+                await self._target.furnish(first=True)
+                for _ in range(requests_each):
+                    await self._ask()
+                    complained.raise_heard()
+                async with Wire(self._target, self._wire_chance) as wire:
+                    for _ in range(wire_requests_each):
+                        status = await wire.send(self._next())
+                        complained.raise_heard()
+                        self.answers[f"wire {status}"] += 1
+                await self._target.finish()
             except Exception as error:  # noqa: BLE001 - whatever it is, it was found
-                said = "\n".join(complained.heard)
-                request = "" if wanted is None else wanted.text()
-                self.failure = (
-                    f"{type(error).__name__}: {error}\n{said}\n"
-                    f"the last request was number {number}\n{request}\n"
-                    f"again: python -m tests.fuzz --seed {self.seed}"
+                request = "" if self._wanted is None else self._wanted.text()
+                self.failure = "\n".join(
+                    (
+                        f"{type(error).__name__}: {error}",
+                        *complained.heard,
+                        f"the last request was number {self._number}",
+                        request,
+                        f"again: python -m tests.fuzz --seed {self.seed}",
+                    )
                 )
+
+    def _next(self) -> Wanted:
+        self._wanted = self._generator.next()
+        self._number += 1
+        return self._wanted
+
+    async def _ask(self) -> None:
+        wanted = self._next()
+        if self._number % furnished_every == 0:
+            await self._target.furnish()
+        answer = await self._target.ask(wanted)
+        if answer is not None:
+            self._generator.learned.take(answer[1], answer[2])
+            self.answers[f"{wanted.service} {answer[0]}"] += 1
+        self._target.pass_time()
 
 
 def fuzz(seed: int) -> Round:

@@ -6,6 +6,8 @@ so that one which is never sent is a gap to be seen.
 
 from base64 import b64encode
 
+from etagere.frontends.common.paging import encode_marker
+
 odd_texts = (
     "",
     " ",
@@ -20,6 +22,8 @@ odd_texts = (
     "0x10",
     "\xb2",
     "9" * 25,
+    "9" * 5000,
+    "-" + "8" * 30,
     str(2**31),
     str(2**63),
     str(2**64),
@@ -167,6 +171,7 @@ headers: dict[str, tuple[str, ...]] = {
     "x-ms-if-sequence-number-le": ("0", "5", "-1"),
     "x-ms-if-sequence-number-lt": ("0", "5", "x"),
     "x-ms-if-sequence-number-eq": ("0", "5", str(2**64)),
+    "x-ms-previous-snapshot-url": sources,
     "x-ms-page-write": ("update", "clear", "erase"),
     "x-ms-blob-type": ("BlockBlob", "PageBlob", "AppendBlob", "blockblob", "Other"),
     "x-ms-blob-condition-maxsize": ("0", "100", "-1", "x"),
@@ -195,7 +200,7 @@ headers: dict[str, tuple[str, ...]] = {
     "x-ms-meta-1a": ("b",),
     "x-ms-meta-a-b": ("c",),
     "x-ms-tags": ("a=b", "a=b&a=c", "a", "=", "a=%zz", "&".join(f"k{n}=v" for n in range(12)), "é"),
-    "x-ms-if-tags": ("a = 'b'", '"a" > \'x\' AND "b" = \'y\'', "a", "'", "@container = 'x'", "("),
+    "x-ms-if-tags": ("a = 'b'", "\"a\" > 'x' AND \"b\" = 'y'", "a", "'", "@container = 'x'", "("),
     "x-ms-access-tier": ("Hot", "Cool", "Cold", "Archive", "P10", "Warm"),
     "x-ms-rehydrate-priority": ("High", "Standard", "Now"),
     "x-ms-copy-source": sources,
@@ -252,18 +257,34 @@ headers: dict[str, tuple[str, ...]] = {
     "expect": ("100-continue",),
 }
 
+markers = tuple(
+    encode_marker(*position)
+    for position in (
+        (),
+        (-1,),
+        (5,),
+        ("a",),
+        (b"a",),
+        ("a", -1),
+        ("a", 2**62),
+        ("", 0),
+        ("\0", "b"),
+    )
+)
+
 queries: dict[str, tuple[str, ...]] = {
     "restype": ("service", "container", "account", "directory", "share", "x", ""),
     "comp": (
         "list", "properties", "stats", "metadata", "acl", "lease", "batch", "blobs", "block",
-        "blocklist", "page", "pagelist", "appendblock", "seal", "snapshot", "copy", "incrementalcopy",
-        "tags", "tier", "undelete", "expiry", "query", "rename", "legalhold", "immutabilityPolicies",
+        "blocklist", "page", "pagelist", "appendblock", "seal", "snapshot", "copy",
+        "incrementalcopy", "tags", "tier", "undelete", "expiry", "query", "rename", "legalhold",
+        "immutabilityPolicies",
         "userdelegationkey", "x", "",
     ),
     "timeout": ("30", "0", "-1", "x", "9" * 30),
     "prefix": ("a", "%00", "%ff", "\xe9", "x" * 2000),
     "delimiter": ("/", "//", "%2F", "%00"),
-    "marker": ("x", "AAAA", "2!4!YWJj", "%ff"),
+    "marker": ("x", "AAAA", "2!4!YWJj", "%ff", "2!" + "9" * 5000 + "!", *markers),
     "maxresults": ("1", "0", "5000", "5001", "-1", "x", "9" * 30),
     "include": (
         "metadata", "snapshots,versions", "deleted", "uncommittedblobs,tags,copy", "permissions",
@@ -271,9 +292,11 @@ queries: dict[str, tuple[str, ...]] = {
     ),
     "showonly": ("deleted", "files", "x"),
     "startfrom": ("a", "\xe9"),
-    "where": ("a='b'", "\"a\"='b' AND \"c\">'d'", "@container='shelf' AND a='b'", "a", "'", "x=" * 600),
+    "where": (
+        "a='b'", "\"a\"='b' AND \"c\">'d'", "@container='shelf' AND a='b'", "a", "'", "x=" * 600,
+    ),
     "expressions": ("true",),
-    "snapshot": ("2025-10-09T08:53:20.1234567Z", "2025-10-09T08:53:20Z", "x", "9999-12-31T23:59:59.9999999Z"),
+    "snapshot": dates,
     "versionid": ("2025-10-09T08:53:20.1234567Z", "x"),
     "prevsnapshot": ("2025-10-09T08:53:20.1234567Z", "x"),
     "blockid": ("YWFhYQ==", "YmJiYg==", "YWFh", "!", "A" * 200, b64encode(bytes(64)).decode(), ""),
@@ -287,7 +310,8 @@ queries: dict[str, tuple[str, ...]] = {
     "popreceipt": ("AAAA", "!", "x" * 500, "%00", ""),
     "$filter": (
         "a eq 1", "PartitionKey eq 'p'", "PartitionKey eq 'p' and RowKey ge 'r'", "not", "((((",
-        "a eq datetime'2025-01-01T00:00:00Z'", "a eq guid'x'", "a eq 1L", "a eq X'zz'", "'", "(" * 300,
+        "a eq datetime'2025-01-01T00:00:00Z'", "a eq guid'x'", "a eq 1L", "a eq X'zz'", "'",
+        "(" * 300, "a eq " + "9" * 5000, "a eq " + "9" * 5000 + "L",
         "a eq 1 or " * 40 + "a eq 1", "a eq 1e400", "a eq " + "9" * 400, "true", "a.b eq 1", "%00",
     ),
     "$select": ("a", "a,b", ",", "*", "x" * 300),

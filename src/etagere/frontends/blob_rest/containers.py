@@ -1,5 +1,6 @@
 """Container operations over HTTP (Azure: 'Operations on containers')."""
 
+import re
 from functools import partial
 from typing import Final
 
@@ -26,6 +27,8 @@ from etagere.services.blob.guard import validators
 from etagere.services.blob.records import BlobRecord, ContainerRecord, PublicAccess
 
 lease_status: Final = {"acquire": 201, "renew": 200, "change": 200, "release": 200, "break": 202}
+_container_version: Final = re.compile(r"[0-7]?[0-9A-Fa-f]{1,15}", re.ASCII)
+"""As List Containers tells it of a deleted container: a number of 63 bits."""
 _list_includes: Final = frozenset({"metadata", "deleted", "system"})
 
 
@@ -225,10 +228,9 @@ async def restore(call: BlobCall) -> Response:
     where = call.place()
     name = required(call.request, "x-ms-deleted-container-name")
     version = required(call.request, "x-ms-deleted-container-version")
-    try:
-        generation = int(version, 16)
-    except ValueError:
-        raise Refused("ContainerNotFound") from None
+    if _container_version.fullmatch(version) is None:
+        raise Refused("ContainerNotFound")
+    generation = int(version, 16)
     record = await call.blobs.write(
         (where.part, where.account_part),
         partial(containers.restore, where=where, deleted_name=name, generation=generation),

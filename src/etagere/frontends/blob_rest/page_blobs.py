@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from functools import partial
 from typing import Final
-from urllib.parse import urlsplit
 
 from etagere.base.errors import (
     Refused,
@@ -20,6 +19,7 @@ from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.decode import too_large
 from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
+from etagere.frontends.blob_rest.sources import split_url
 from etagere.frontends.common import xml
 from etagere.frontends.common.addressing import decode, resolve
 from etagere.frontends.common.headers import body_length, integer, query_integer
@@ -250,7 +250,7 @@ def _previous(call: BlobCall) -> int | None:
         return moment("prevsnapshot", text)
     if not url:
         return None
-    parts = urlsplit(url)
+    parts = split_url(previous_url_header, url)
     named, asked = (
         resolve(parts.netloc, parts.path or "/"),
         resolve(call.request.host, call.request.raw_path),

@@ -7,7 +7,7 @@ is in the account that signed the request.
 """
 
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from etagere.auth.identity import BearerIdentity, SharedKeyIdentity
 from etagere.base.errors import Refused, invalid_header
@@ -38,10 +38,18 @@ class OtherUrl(NamedTuple):
 Source = OwnBlob | OtherUrl
 
 
+def split_url(name: str, url: str) -> SplitResult:
+    """The parts of a URL that a header has; what has none (`http://[`) is refused."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise invalid_header(name, url) from None
+
+
 async def find_source(call: BlobCall, *, same_account_is_enough: bool) -> Source:
     """Where the copy comes from, found to be open to whoever asks; raises Refused."""
     url = required(call.request, header)
-    parts = urlsplit(url)
+    parts = split_url(header, url)
     if parts.scheme not in ("http", "https") or not parts.netloc or len(url) > url_chars_max:
         raise invalid_header(header, url)
     token = call.header(authorization_header)

@@ -20,7 +20,7 @@ def decode_marker(marker: str) -> tuple[Item, ...]:
     if not marker.startswith(_head):
         return (marker,)
     length, _, text = marker[len(_head) :].partition("!")
-    if not length.isdecimal() or int(length) != len(text):
+    if length != str(len(text)):
         return (marker,)
     padded = text + "=" * (-len(text) % 4)
     try:

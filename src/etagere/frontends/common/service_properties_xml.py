@@ -25,6 +25,8 @@ cors_literal_headers_max: Final = 64
 cors_prefixed_headers_max: Final = 2
 cors_origins_max: Final = 64
 cors_value_chars_max: Final = 256
+number_chars_max: Final = 10
+"""More than any number that is allowed has: int() of a long text is slow, or refuses."""
 cors_age_seconds_max: Final = 2**31 - 1
 _cors_methods: Final = frozenset(
     {"DELETE", "GET", "HEAD", "MERGE", "PATCH", "POST", "OPTIONS", "PUT"}
@@ -89,7 +91,7 @@ def _retention(node: Node) -> Retention:
 
 
 def _days(text: str) -> int:
-    days = int(text) if text.isdecimal() else 0
+    days = int(text) if text.isdecimal() and len(text) <= number_chars_max else 0
     if not 1 <= days <= retention_days_max:
         raise xml.invalid_node("Days", text, "The value must be between 1 and 365.")
     return days
@@ -171,7 +173,7 @@ def _cors_rule(node: Node) -> CorsRule:
             raise xml.invalid_document("Too many headers in a CORS rule.")
     if any(len(text) > cors_value_chars_max for text in (*origins, *allowed, *exposed)):
         raise xml.invalid_document("A value in a CORS rule is longer than 256 characters.")
-    if not age.isdecimal() or int(age) > cors_age_seconds_max:
+    if not age.isdecimal() or len(age) > number_chars_max or int(age) > cors_age_seconds_max:
         raise xml.invalid_document("MaxAgeInSeconds must be a number that is not negative.")
     return CorsRule(origins, methods, allowed, exposed, int(age))
 

@@ -9,6 +9,7 @@ from etagere.base.errors import Refused
 depth_max: Final = 16
 nodes_max: Final = 250_000
 """A block list of 50,000 entries three times over is the largest document that Azure takes."""
+_encodings: Final = frozenset({"utf-8", "utf-16", "iso-8859-1", "us-ascii"})
 
 
 class Node:
@@ -53,6 +54,7 @@ def parse(data: bytes, root: str | None = None) -> Node:
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.text
     parser.StartDoctypeDeclHandler = builder.doctype
+    parser.XmlDeclHandler = _declared
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
@@ -82,6 +84,12 @@ def invalid_node(name: str, value: str, reason: str = "") -> Refused:
         "InvalidXmlNodeValue",
         {"XmlNodeName": name, "XmlNodeValue": value, "Reason": reason},
     )
+
+
+def _declared(_version: str, encoding: str | None, _standalone: int) -> None:
+    """Only what expat itself reads: for any other name it would go through Python's codecs."""
+    if encoding is not None and encoding.lower() not in _encodings:
+        raise _Hostile("The document's encoding is not supported.")
 
 
 class _Builder:

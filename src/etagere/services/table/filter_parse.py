@@ -124,6 +124,7 @@ _named_literals: Final = {
 _minus_infinity: Final = Literal(Family.NUMBER, float("-inf"))
 _int64_min: Final = -(2**63)
 _int64_max: Final = 2**63 - 1
+_int64_chars_max: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +333,8 @@ def _number(token: _Token) -> Literal:
     if suffix == "l" and not integral:
         _fail("A number is not valid", token.position)
     if integral and suffix not in "df":
+        if len(digits) > _int64_chars_max:
+            _fail("A number is too large", token.position)
         value = int(digits)
         if not _int64_min <= value <= _int64_max:
             _fail("A number is too large", token.position)
