@@ -10,6 +10,7 @@ from typing import Any
 
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
+from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.messages import (
     Complete,
     Delivery,
@@ -147,6 +148,8 @@ def delivery_of(
 
 
 class PlainBroker:
+    tier = Tier.standard
+
     def __init__(self, clock: Any, entropy: Any, *names: str) -> None:
         self.clock = clock
         self.entropy = entropy

@@ -10,6 +10,7 @@ from raw_amqp import RawClient, data_message
 
 from etagere.base.clock import seconds, ticks_before_unix
 from etagere.base.errors import Refused
+from etagere.frontends.bus_amqp.connection import limits_of
 from etagere.frontends.bus_amqp.errors import Speaker
 from etagere.frontends.bus_amqp.routes import RouteKind, route_of
 from etagere.protocols.amqp.outcomes import Source, Target, accepted
@@ -21,6 +22,7 @@ from etagere.services.bus.descriptions import (
     EntityStatus,
     QueueDescription,
     SubscriptionDescription,
+    Tier,
     TopicDescription,
 )
 
@@ -127,6 +129,12 @@ def test_tracking_texts_name_the_entity(bus: Bus) -> None:
     )
     assert "SystemTracker:ns:Queue:q," in speaker.describe("Why.", "q")
     assert "SystemTracker:ns," in speaker.describe("Why.")
+
+
+def test_frames_are_as_large_as_the_tier_s_messages() -> None:
+    assert limits_of(Tier.basic).frame_bytes_in_max == 262_144
+    assert limits_of(Tier.standard).frame_bytes_in_max == 262_144
+    assert limits_of(Tier.premium).frame_bytes_in_max == 1_048_576
 
 
 async def test_null_termini(client: RawClient) -> None:

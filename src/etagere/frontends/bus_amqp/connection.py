@@ -66,6 +66,7 @@ from etagere.protocols.amqp.outcomes import (
 from etagere.protocols.amqp.values import Symbol, ULong
 from etagere.services.bus.broker import Broker
 from etagere.services.bus.catalogue import Node
+from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.errors import lock_lost, session_lost
 from etagere.services.bus.messages import ReceiveMode
 
@@ -87,8 +88,17 @@ class BusServer:
     entropy: Entropy
     policy: TokenPolicy
     namespace: str = "sbemulatorns"
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
+    """None for those of the broker's tier."""
     idle: IdleLimits = field(default_factory=IdleLimits)
+
+
+_standard_limits: Final = Limits()
+_premium_limits: Final = Limits(frame_bytes_in_max=1_048_576)
+
+
+def limits_of(tier: Tier) -> Limits:
+    return _premium_limits if tier is Tier.premium else _standard_limits
 
 
 class BusConnection:
@@ -109,7 +119,8 @@ class BusConnection:
         self.grants = Grants()
         if not server.policy.check:
             self.grants.allow_everything()
-        self.engine = Connection(f"{server.entropy.uuid()}_G0", server.limits, now)
+        limits = limits_of(server.broker.tier) if server.limits is None else server.limits
+        self.engine = Connection(f"{server.entropy.uuid()}_G0", limits, now)
         self._sasl = SaslJudge(server.policy, self.grants, certified=certified)
         self._tracker: LinkTracker | None = None
         self._handlers: dict[int, LinkHandler] = {}
