@@ -23,6 +23,7 @@ from etagere.services.bus.descriptions import (
     receives_allowed,
     sends_allowed,
 )
+from etagere.services.bus.gathered import Sends
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.names import EntityKind, SubQueue
 from etagere.services.bus.owner import Owner
@@ -118,6 +119,8 @@ class NodeState:
         "admission",
         "created",
         "entity",
+        "gathered_at",
+        "gathering",
         "kind",
         "last_used",
         "links",
@@ -151,6 +154,10 @@ class NodeState:
         self.last_used: Timestamp = Timestamp(0)
         self.links: set[Any] = set()
         """Senders and receivers attached to it."""
+        self.gathering: Sends | None = None
+        """Sends that wait for their transaction, if it can still be added to."""
+        self.gathered_at = -1
+        """The writer's `takes` when it was begun."""
         if isinstance(record, SubscriptionRecord):
             self.kind = EntityKind.subscription
         elif isinstance(record.description, TopicDescription):

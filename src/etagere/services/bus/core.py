@@ -280,11 +280,11 @@ class Core:
     def _carry_out(self, state: LogState, owner: Owner | SessionOwner) -> bool:
         """True if there was anything."""
         owner.advance(self.clock.now())
-        answers, deliveries, operations = owner.answers, owner.deliveries, owner.operations
+        answers, deliveries, operations = owner.answers, owner.deliveries, owner.take_operations()
         requests, notices = owner.requests, owner.notices
         if not (answers or deliveries or operations or requests or notices):
             return False
-        owner.answers, owner.deliveries, owner.operations = [], [], []
+        owner.answers, owner.deliveries = [], []
         owner.requests, owner.notices = [], []
         for answer, ticket, refusal in answers:
             answer(ticket, refusal)

@@ -163,9 +163,11 @@ class Ledger:
 
     def erase(self, log: Log, number: int, size: int, expires_at: int) -> None:
         """Forget an active message of a log without sessions, and without a rest elsewhere."""
-        opened = self._opened[log]
+        self.erase_plain(self._opened[log], number, size, expires_at)
+
+    def erase_plain(self, opened: Opened, number: int, size: int, expires_at: int) -> None:
         opened.dirty = True
-        counters = opened.counters
+        log, counters = opened.log, opened.counters
         counters.active -= 1
         counters.bytes -= size
         self.tx.delete(log.part, keys.message(log.number, number))

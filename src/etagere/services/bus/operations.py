@@ -12,10 +12,9 @@ from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
 from etagere.kernel.message_lock import LockEnd
 from etagere.kv.contract import Partition
-from etagere.services.bus import errors
-from etagere.services.bus.deposit import Depositor, begin_life
+from etagere.services.bus.deposit import Depositor
 from etagere.services.bus.descriptions import TopicDescription
-from etagere.services.bus.ledger import Ledger, Log, Opened
+from etagere.services.bus.ledger import Ledger, Log
 from etagere.services.bus.messages import Message, MessageState, Outcome, SectionCodec
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.records import StoredMessage
@@ -96,38 +95,8 @@ class Send:
         )
 
     async def apply(self, ledger: Ledger) -> list[int]:
-        target = self._target
-        if target.is_plain:
-            opened = ledger.opened(target.log) or await ledger.open(target.log)
-            if opened is None:
-                raise errors.entity_not_found(target.path)
-            return [self._store_plain(ledger, opened, message) for message in self._messages]
         depositor = Depositor(ledger, self._reach, self._codec, self._seed)
-        return [await depositor.send(target, message) for message in self._messages]
-
-    def _store_plain(self, ledger: Ledger, opened: Opened, message: Message) -> int:
-        """One row, and nothing of the message is looked at."""
-        scheduled_at = message.scheduled_at
-        stored = StoredMessage(
-            message.tail,
-            message.header,
-            message.delivery_annotations,
-            message.annotations,
-            message.size,
-            ledger.now,
-            0,
-            0,
-            0,
-            None,
-            message.ttl_ms,
-            message.partition_key,
-            scheduled_at or 0,
-            dead_letter_source=message.dead_letter_source,
-        )
-        if scheduled_at is not None and scheduled_at > ledger.now:
-            return ledger.schedule(opened.log, stored)
-        begin_life(stored, ledger.now, self._target.description)
-        return ledger.append_plain(opened, stored)
+        return [await depositor.send(self._target, message) for message in self._messages]
 
 
 class Settle:

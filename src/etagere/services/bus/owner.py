@@ -28,6 +28,7 @@ from etagere.base.errors import Refused
 from etagere.kernel.message_lock import Custody, LockEnd, Place, lock_ends
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
+from etagere.services.bus.gathered import Completions, gathered_max
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody
 from etagere.services.bus.messages import (
@@ -82,6 +83,7 @@ class OwnerBase:
         self.aside_in_transit: set[int] = set()
         """The same of deferred messages."""
         self._awake: dict[Stream, None] = {}
+        self._completions: Completions | None = None
         self._draw_token = draw_token
         self._frozen = 0
         self._stranded: list[tuple[Stream, int, StoredMessage]] = []
@@ -263,7 +265,11 @@ class OwnerBase:
     ) -> None:
         lock = self.good_lock(token, now)
         if lock is not None and type(outcome) is Complete:  # by far the commonest
-            self.end(lock, LockEnd.COMPLETED, outcome, ticket, answer)
+            held = lock.held
+            if held.rest is None and not (held.state or self.log.sessioned or self.doubtful):
+                self._complete(lock, ticket, answer)
+            else:
+                self.end(lock, LockEnd.COMPLETED, outcome, ticket, answer)
             return
         refusal = self.refuse_settlement(token, outcome, now)
         if refusal is not None or lock is None:
@@ -275,6 +281,33 @@ class OwnerBase:
                 self.answers.append((answer, ticket, None))
         else:
             self.end(lock, lock_end_of(outcome), outcome, ticket, answer)
+
+    def _complete(self, lock: Lock, ticket: Any, answer: Answer | None) -> None:
+        lock.status = LockStatus.settling
+        gathering = self._completions
+        if gathering is None or len(gathering.items) >= gathered_max:
+            gathering = self._completions = Completions(self.log, self._completed)
+            self.operations.append(gathering)
+        gathering.items.append((lock, ticket, answer))
+
+    def _completed(
+        self, operation: Completions, done: bool | None, refusal: Refused | None, now: Timestamp
+    ) -> None:
+        answered = refusal or (None if done else self.lost())
+        for lock, ticket, answer in operation.items:
+            if answer is not None:
+                self.answers.append((answer, ticket, answered))
+            if refusal is None:
+                self.remove_lock(lock)
+            else:
+                self.locks.restore(lock)
+        if refusal is not None:
+            self.tick(now)
+
+    def take_operations(self) -> list[Operation]:
+        """The steps for the store since the last time."""
+        operations, self.operations, self._completions = self.operations, [], None
+        return operations
 
     def refuse_settlement(self, token: bytes, outcome: Outcome, now: Timestamp) -> Refused | None:
         """Why the message cannot be settled so with this token now, if it cannot."""

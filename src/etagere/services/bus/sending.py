@@ -14,6 +14,7 @@ from etagere.services.bus import errors
 from etagere.services.bus.catalogue import Node, NodeState
 from etagere.services.bus.core import Core, token_bytes
 from etagere.services.bus.descriptions import Tier
+from etagere.services.bus.gathered import Sends
 from etagere.services.bus.links import SenderSink
 from etagere.services.bus.messages import Message, SectionCodec
 from etagere.services.bus.names import EntityKind, SubQueue
@@ -150,11 +151,23 @@ class SenderLink:
             if ticket is not None:
                 asyncio.get_running_loop().call_soon(self._sink.sent, ticket, refusal)
             return
-        state.entity.bytes_pending += size
-        core.submit(state.entity, new_send(core, state, messages, size, self._sent, (ticket, size)))
+        entity = state.entity
+        entity.bytes_pending += size
+        if not state.target.is_plain:
+            core.submit(entity, new_send(core, state, messages, size, self._sent, (ticket, size)))
+            return
+        gathering = state.gathering
+        if gathering is None or state.gathered_at != entity.writer.takes or gathering.is_full:
+            gathering = state.gathering = Sends(state.target, _sent_together)
+            state.gathered_at = entity.writer.takes
+            core.submit(entity, gathering)
+        gathering.add(tuple(messages), size, (self, ticket, size))
 
     def _sent(self, operation: Send, _numbers: Any, refusal: Refused | None, _now: Any) -> None:
         ticket, size = operation.ticket
+        self.answer(ticket, size, refusal)
+
+    def answer(self, ticket: Any, size: int, refusal: Refused | None) -> None:
         self.node.state.entity.bytes_pending -= size
         if ticket is not None:
             self._sink.sent(ticket, refusal)
@@ -168,6 +181,11 @@ class SenderLink:
         if not self._closed:
             self.close()
             self._sink.detached(refusal)
+
+
+def _sent_together(operation: Sends, _: Any, refusal: Refused | None, _now: Any) -> None:
+    for _messages, (link, ticket, size) in operation.items:
+        link.answer(ticket, size, refusal)
 
 
 async def send(core: Core, node: Node, messages: Sequence[Message]) -> list[int]:

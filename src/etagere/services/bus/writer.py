@@ -15,6 +15,7 @@ from etagere.base.clock import Clock
 from etagere.base.errors import Refused
 from etagere.kv.contract import Engine, LimitExceeded, Partition, StoreError, Tx
 from etagere.services.bus import errors
+from etagere.services.bus.gathered import Completions, Sends
 from etagere.services.bus.ledger import Ledger, Opened
 from etagere.services.bus.operations import Operation
 
@@ -46,6 +47,7 @@ class Writer:
         "_settle",
         "_tasks",
         "_waiting",
+        "takes",
     )
 
     def __init__(
@@ -66,6 +68,9 @@ class Writer:
         self._waiting: deque[Operation] = deque()
         self._in_flight = 0
         self._scheduled = False
+        self.takes = 0
+        """How often steps were taken: what was handed in since the last time still waits, and may
+        still be added to."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -94,6 +99,7 @@ class Writer:
 
     def _take(self) -> list[Operation]:
         waiting = self._waiting
+        self.takes += 1
         taken = [waiting.popleft()]
         if taken[0].alone:
             return taken
@@ -151,8 +157,11 @@ class Writer:
     async def _one_by_one(self, operations: list[Operation], refusal: Refused) -> None:
         """One of them brought the transaction down; the others should not suffer for it."""
         if len(operations) == 1:
-            self._report(operations, refusal)
-            return
+            (operation,) = operations
+            if not isinstance(operation, Sends | Completions) or len(operation.items) == 1:
+                self._report(operations, refusal)
+                return
+            operations = operation.split()
         for operation in operations:
             await self._write([operation])
 
