@@ -81,3 +81,4 @@ def test_uuids_are_random_ones_in_lower_case():
     for text in texts:
         assert str(uuid.UUID(text)) == text
         assert uuid.UUID(text).version == 4
+        assert uuid.UUID(text).variant == uuid.RFC_4122
