@@ -87,11 +87,14 @@ class Request:
         self.query = query.by_name
 
 
+_no_chunks: Final[tuple[bytes, ...]] = ()
+
+
 class EmptyBody:
     """The body of a request that has none; of those inside other requests, too."""
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        for nothing in ():
+        for nothing in _no_chunks:
             yield nothing
 
     async def read(self, bytes_max: int = body_bytes_max_small) -> bytes:

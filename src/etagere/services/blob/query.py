@@ -9,7 +9,6 @@ no extension, no other kind of statement.  DuckDB is an optional extra, `etagere
 import csv
 import io
 import json
-import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -72,11 +71,10 @@ class Query:
 
 async def save(chunks: AsyncIterator[bytes]) -> Path:
     """The blob's bytes in a file that `Running.close` removes."""
-    handle, name = tempfile.mkstemp(prefix="etagere-query-")
-    with os.fdopen(handle, "wb") as file:
+    with tempfile.NamedTemporaryFile(prefix="etagere-query-", delete=False) as file:
         async for chunk in chunks:
             file.write(chunk)
-    return Path(name)
+    return Path(file.name)
 
 
 class Running:
