@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def find_go() -> str:
     if program is None:
         pytest.skip("go is missing")
     return program
+
+
+def wait_until_served(port: str | int) -> None:
+    """`ready` means that the port is bound; an answer means that the authority's file is there."""
+    with socket.create_connection(("127.0.0.1", int(port)), 30) as probe:
+        probe.sendall(b"AMQP\x03\x01\x00\x00")
+        assert probe.recv(8)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +80,7 @@ def outcomes(program: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     data = tmp_path_factory.mktemp("bus") / "data"
     with ServerProcess(("--data", str(data), "--services", "bus")) as server:
         port = server.urls["amqp"].rpartition(":")[2]
+        wait_until_served(port)
         connection_string = (
             f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
             "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"

@@ -7,6 +7,7 @@ trust the authority that the server made for itself.
 import json
 import os
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -19,12 +20,20 @@ scenarios = re.findall(r"^  async (\w+)\(", script.read_text(), re.MULTILINE)
 script_seconds_max = 100
 
 
+def wait_until_served(port: str | int) -> None:
+    """`ready` means that the port is bound; an answer means that the authority's file is there."""
+    with socket.create_connection(("127.0.0.1", int(port)), 30) as probe:
+        probe.sendall(b"AMQP\x03\x01\x00\x00")
+        assert probe.recv(8)
+
+
 @pytest.fixture(scope="module")
 def outcomes(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     """What came of each scenario: nothing, or how it failed."""
     data = tmp_path_factory.mktemp("bus") / "data"
     with ServerProcess(("--data", str(data), "--services", "bus")) as server:
         port = server.urls["amqp"].rpartition(":")[2]
+        wait_until_served(port)
         connection_string = (
             f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
             "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
