@@ -14,7 +14,10 @@ project = Path(__file__).parent / "project"
 @pytest.mark.parametrize("mode", ["process", "thread"])
 def test_a_project_uses_the_fixtures(tmp_path, mode):
     shutil.copytree(project, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "project" / "pytest.ini").write_text(f"[pytest]\netagere_mode = {mode}\n")
+    (tmp_path / "project" / "pytest.ini").write_text(
+        f"[pytest]\netagere_mode = {mode}\n"
+        "etagere_args = --in-memory --clock virtual --bus-config bus.json\n"
+    )
     found = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=60"],
         cwd=tmp_path / "project",
@@ -26,7 +29,7 @@ def test_a_project_uses_the_fixtures(tmp_path, mode):
         env={**os.environ, "ETAGERE_BLOB_PORT": "1", "AZURITE_ACCOUNTS": "nonsense"},
     )
     assert found.returncode == 0, found.stdout + found.stderr
-    assert "9 passed" in found.stdout
+    assert "10 passed" in found.stdout
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path):

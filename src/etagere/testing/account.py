@@ -4,7 +4,9 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
+from etagere.app.settings import development_namespace_key
 from etagere.testing.running import Running
 
 
@@ -52,6 +54,15 @@ class EtagereServer:
     @property
     def table_url(self) -> str:
         return self.urls["table"]
+
+    @property
+    def bus_connection_string(self) -> str:
+        """Of the one Service Bus namespace, which all accounts share."""
+        port = urlsplit(self._running.urls["amqp"]).port
+        return (
+            f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            f"SharedAccessKey={development_namespace_key};UseDevelopmentEmulator=true;"
+        )
 
     def now(self) -> datetime:
         """The server's time."""

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
@@ -79,3 +80,14 @@ def test_an_account_can_be_emptied(etagere_server, blobs):
     assert list(blobs.list_containers()) == []
     assert "CreateContainer" in etagere_server.metrics()
     assert etagere_server.blob_url.endswith(etagere_server.account_name)
+
+
+def test_messages_of_service_bus(etagere_server):
+    """Its entities are in the configuration file that the server was started with."""
+    with ServiceBusClient.from_connection_string(etagere_server.bus_connection_string) as bus:
+        with bus.get_queue_sender("orders") as sender:
+            sender.send_messages(ServiceBusMessage("one shelf"))
+        with bus.get_queue_receiver("orders", max_wait_time=20) as receiver:
+            (message,) = receiver.receive_messages()
+            assert str(message) == "one shelf"
+            receiver.complete_message(message)
