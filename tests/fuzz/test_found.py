@@ -4,6 +4,9 @@ from random import Random
 
 import pytest
 
+from etagere.frontends.common.paging import encode_marker
+from etagere.kv.tuples import Item
+
 from .requests import Wanted, account
 from .target import Target, complaints, signature
 
@@ -55,6 +58,26 @@ async def test_a_version_of_a_deleted_container_that_was_never_told(target: Targ
     answer = await target.ask(request)
     assert answer is not None
     assert (answer[0], answer[1]["x-ms-error-code"]) == (404, "ContainerNotFound")
+
+
+@pytest.mark.parametrize("position", [(), (5,), (b"a",), ("a", -1), ("a", 2**62), (None,)])
+@pytest.mark.parametrize(
+    ("service", "path", "query"),
+    [
+        ("blob", "/", "comp=list"),
+        ("blob", "/shelf", "restype=container&comp=list"),
+        ("blob", "/shelf", "restype=container&comp=blobs&where=a%3D'b'"),
+        ("blob", "/shelf/page", "comp=pagelist&maxresults=1"),
+        ("queue", "/", "comp=list"),
+    ],
+)
+async def test_markers_of_another_kind(
+    target: Target, service: str, path: str, query: str, position: tuple[Item, ...]
+):
+    request = wanted(service, "GET", path, f"{query}&marker={encode_marker(*position)}")
+    answer = await target.ask(request)
+    assert answer is not None
+    assert answer[0] in (200, 400)
 
 
 async def test_numbers_with_more_digits_than_python_reads(target: Target):

@@ -194,9 +194,11 @@ async def list_containers(call: BlobCall) -> Response:
     included = decode.includes(request, _list_includes)
     limit = max_results(request)
     marker = query.get("marker", "")
-    (start, *_) = decode_marker(marker) if marker else ("",)
-    if not isinstance(start, str):
-        raise invalid_query("marker", marker)
+    match decode_marker(marker):
+        case (str(start), *_):
+            pass
+        case _:
+            raise invalid_query("marker", marker)
     wanted = ListContainers(
         prefix=query.get("prefix", ""),
         marker=start,
