@@ -47,13 +47,13 @@ def test_everything_is_given_once_and_in_order_whatever_the_reports_say(steps):
             unreported.append((before, store.last, rows))
         elif what == "report" and unreported:
             before, last, rows = unreported.pop(n % len(unreported))  # in any order
-            window.reported(before, last, rows, wanted=n % 2 == 0)
+            window.reported(before, last, rows, demand=(n % 2) * 400)
         elif what == "load" and (limit := window.wants_load(n)):
             window.loading = True
             version, after = window.version, window.horizon
             if n % 2 and unreported:
                 before, last, rows = unreported.pop(0)
-                window.reported(before, last, rows, wanted=True)
+                window.reported(before, last, rows, demand=1)
             rows = store.load(after, limit)
             window.loaded(rows, all_read=len(rows) < limit, version=version)
         elif what == "take":
@@ -79,7 +79,7 @@ def test_everything_is_given_once_and_in_order_whatever_the_reports_say(steps):
             window.doubt()
     # In the end everything comes out, in order, and nothing twice.
     for report in unreported:
-        window.reported(*report, wanted=True)
+        window.reported(*report, demand=1)
     for _ in range(1000):
         numbers = window.wants_fetch()
         if numbers:
@@ -114,14 +114,20 @@ def test_long_messages_are_fetched_one_at_a_time():
     assert window.is_exhausted
 
 
-def test_commits_that_do_not_fit_are_left_in_the_store():
-    window = Window()
-    window.loaded([], all_read=True, version=0)
-    many = [(n, stored(n)) for n in range(1, window_messages_max + 2)]
-    window.reported(0, window_messages_max + 1, many, wanted=True)
-    assert not window.ready
-    assert not window.complete
-    assert window.wants_load(1000) == window_messages_max
+def test_of_a_commit_that_does_not_fit_the_rest_is_left_in_the_store():
+    many = [(n, stored(n)) for n in range(1, 1001)]
+    for demand, taken in ((1, window_messages_max), (600, 600), (2000, 1000)):
+        window = Window()
+        window.loaded([], all_read=True, version=0)
+        window.reported(0, 1000, many, demand=demand)
+        assert [row[0] for row in window.ready] == list(range(1, taken + 1))
+        assert window.horizon == taken
+        assert window.complete is (taken == 1000)
+    idle = Window()
+    idle.loaded([], all_read=True, version=0)
+    idle.reported(0, 1000, many, demand=0)
+    assert not idle.ready
+    assert idle.wants_load(1000) == window_messages_max
 
 
 changes = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.booleans()), max_size=60)

@@ -614,7 +614,7 @@ class Owner(OwnerBase):
     ) -> None:
         """A commit gave the numbers after `before` up to `last`; `rows` of them are active."""
         stream = self.stream
-        stream.window.reported(before, last, rows, wanted=bool(stream.credit.takers))
+        stream.window.reported(before, last, rows, demand=stream.credit.demand)
         self.wake(stream)
 
     def thaw(self, removed: set[int], now: Timestamp) -> None:  # noqa: ARG002 - sessions need it

@@ -290,7 +290,7 @@ class SessionOwner(OwnerBase):
             if hold is None:
                 self._news = True
             else:
-                hold.stream.window.reported(before, last, new, wanted=False)
+                hold.stream.window.reported(before, last, new, demand=0)
                 self.came_back(hold.stream, now)
         if self._news:
             self._search()

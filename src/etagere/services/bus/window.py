@@ -57,21 +57,27 @@ class Window:
 
     # ---- what the store says
 
-    def reported(self, before: int, last: int, rows: Sequence[Row], *, wanted: bool) -> None:
-        """A commit gave the numbers after `before` up to `last`; `rows` of them are active."""
+    def reported(self, before: int, last: int, rows: Sequence[Row], *, demand: int) -> None:
+        """A commit gave the numbers after `before` up to `last`; `rows` of them are active.
+
+        `demand` is how many could be given away at once, 0 if nobody is there.
+        """
         self.version += 1
         in_order = before + 1 == self.next_expected
         if last >= self.next_expected:
             self.next_expected = last + 1
         if not rows or rows[-1][0] <= self.horizon:
             return
-        room = window_messages_max - len(self.ready)
-        if in_order and wanted and self.complete and not self.loading and len(rows) <= room:
-            self.ready.extend(row for row in rows if row[0] > self.horizon)
-            self.horizon = rows[-1][0]
-        else:
-            # Commits may be heard of out of order, and may not fit: the store has the order.
+        if not (in_order and demand and self.complete and not self.loading):
+            # Commits may be heard of out of order: the store has the order.
             self.complete = False
+            return
+        room = max(window_messages_max, demand) - len(self.ready)
+        taken = rows[:room] if room > 0 else ()
+        if taken:
+            self.ready.extend(row for row in taken if row[0] > self.horizon)
+            self.horizon = max(self.horizon, taken[-1][0])
+        self.complete = len(taken) == len(rows)
 
     def doubt(self) -> None:
         """A commit may have happened without a report."""
@@ -93,6 +99,7 @@ class Window:
             if row[0] > self.horizon:
                 self.ready.append(row)
                 self.horizon = row[0]
+        self.next_expected = max(self.next_expected, self.horizon + 1)
         if all_read and self.version == version:
             self.complete = True
             self.horizon = max(self.horizon, self.next_expected - 1)
