@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from awscrt.checksums import crc64nvme
@@ -12,6 +12,7 @@ from etagere.services.blob import append_blobs
 from etagere.services.common.accounts import Account, development_account
 
 from .serving import RawClient, Reply, Server
+from .together import at_once
 
 lease_id = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 other_id = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"
@@ -441,30 +442,6 @@ def test_versions_come_of_creation_and_metadata_only(versioned: Server) -> None:
 
 
 # ---- many at once
-
-
-def at_once(server: Server, count: int, work: Callable[[RawClient, int], None]) -> None:
-    """Run on as many connections of their own, and raise what any of them raises."""
-    failures: list[BaseException] = []
-    ready = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        client = RawClient(server.port)
-        try:
-            ready.wait(30)
-            work(client, number)
-        except BaseException as failure:  # noqa: BLE001 - raised again below
-            failures.append(failure)
-        finally:
-            client.close()
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    if failures:
-        raise failures[0]
 
 
 def test_appenders_get_contiguous_offsets_of_their_own(server: Server, log: str) -> None:
