@@ -39,8 +39,9 @@ docs: setup      ## write the pages that are generated
 bench: setup     ## compare with the peers that are installed (bench/README.md)
 	$(BIN)/python -m bench $(ARGS)
 
-fuzz: setup      ## the HTTP fuzzer for some minutes
-	ETAGERE_FUZZ_ROUNDS=200000 $(BIN)/pytest --timeout=3600 tests/servers/http/test_fuzz.py $(ARGS)
+fuzz: setup      ## the fuzzers of HTTP and of the storage services for some minutes
+	ETAGERE_FUZZ_ROUNDS=200000 $(BIN)/pytest --timeout=3600 tests/servers/http/test_fuzz.py
+	$(BIN)/python -m tests.fuzz --minutes 10 $(ARGS)
 
 clean:           ## remove what the commands above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
