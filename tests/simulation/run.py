@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import blob_client, queue_client, table_client
+from . import append_client, blob_client, queue_client, table_client
+from .append_client import AppendClient
+from .appending import check_log
 from .blob_client import BlobClient
 from .history import History, Record
 from .holding import check_leases, check_queue
@@ -18,6 +20,7 @@ from .table_client import TableClient
 from .world import World, account, listening
 
 drain_name = "drain"
+_append_blob = {"x-ms-blob-type": "AppendBlob"}
 _seconds_of_calm = 700
 
 
@@ -58,7 +61,9 @@ async def _live(world: World, size: Size) -> list[str]:
     blobs = [BlobClient(world, number) for number in range(size.clients)]
     queues = [QueueClient(world, f"q{number}") for number in range(size.clients)]
     tables = [TableClient(world, number) for number in range(size.clients)]
-    tasks = [asyncio.create_task(each.run(size.steps)) for each in (*blobs, *queues, *tables)]
+    logs = [AppendClient(world, number) for number in range(size.clients // 2)]
+    crew = (*blobs, *queues, *tables, *logs)
+    tasks = [asyncio.create_task(each.run(size.steps)) for each in crew]
     sweeper = asyncio.create_task(world.sweep())
     await asyncio.gather(*tasks)
     weather.calm = True
@@ -67,7 +72,7 @@ async def _live(world: World, size: Size) -> list[str]:
         await sweeper
     await asyncio.sleep(_seconds_of_calm)
     await _drain(world)
-    await _look(blobs, tables)
+    await _look(blobs, tables, logs)
     await world.sweep_once()
     return await world.problems()
 
@@ -75,6 +80,10 @@ async def _live(world: World, size: Size) -> list[str]:
 async def _furnish(world: World) -> None:
     requests = [
         ("blob", "PUT", f"/{blob_client.container}", "restype=container", {}, b""),
+        *(
+            ("blob", "PUT", f"/{blob_client.container}/{log}", "", _append_blob, b"")
+            for log in append_client.logs
+        ),
         *(("queue", "PUT", f"/{name}", "", {}, b"") for name in queue_client.queues),
         (
             "table",
@@ -98,12 +107,16 @@ async def _drain(world: World) -> None:
             pass
 
 
-async def _look(blobs: list[BlobClient], tables: list[TableClient]) -> None:
+async def _look(
+    blobs: list[BlobClient], tables: list[TableClient], logs: list[AppendClient]
+) -> None:
     """Read everything once more when all is quiet: the last write must be there."""
     for name in (*blob_client.plain_names, *blob_client.leased_names):
         await blobs[0]._get(name)
     for partition in table_client.partitions:
         await tables[0]._query(partition)
+    for log in append_client.logs:
+        await logs[0].look(log)
 
 
 def check(history: History) -> list[str]:
@@ -111,6 +124,8 @@ def check(history: History) -> list[str]:
     for name, records in history.of("blob").items():
         problems += check_blob(name, records)
         problems += check_leases(name, records)
+    for name, records in history.of("log").items():
+        problems += check_log(name, records)
     for name, records in history.of("queue").items():
         problems += check_queue(name, records, drain_name)
     for name, records in history.of("table").items():
