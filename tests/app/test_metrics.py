@@ -3,6 +3,9 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from etagere.app.metrics import RequestMetrics, gauge
+from etagere.app.store_metrics import _kinds, store_lines, store_snapshot
+from etagere.kv.engines.lmdb import LmdbEngine
+from etagere.servers.real import RealClock
 
 
 def parsed(metrics):
@@ -76,3 +79,31 @@ def test_a_gauge():
         "# TYPE a_b gauge",
         "a_b 2.5",
     )
+
+
+def test_figures_of_stores_add_up_or_are_the_largest():
+    one = {"commits": 3, "bodies": 10, "bodies_in_largest_commit": 5, "file_bytes": 4096}
+    two = {"commits": 1, "bodies": 2, "bodies_in_largest_commit": 7, "file_bytes": 4096}
+    text = "\n".join(store_lines([one, {}, two])) + "\n"
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found == {
+        "etagere_store_commits_total": 4,
+        "etagere_store_writes_total": 12,
+        "etagere_store_commit_writes_max": 7,
+        "etagere_store_file_bytes": 4096,
+    }
+
+
+async def test_an_engine_tells_what_the_table_names(tmp_path):
+    engine = LmdbEngine.open(tmp_path, clock=RealClock())
+    found = store_snapshot(engine)
+    await engine.close()
+    assert found.keys() == _kinds.keys()
+
+
+def test_an_engine_without_figures_tells_nothing():
+    assert store_snapshot(object()) == {}

@@ -75,6 +75,7 @@ def test_all_processes_have_work(running, account):
     text = account.metrics()
     found = re.search(r'operation="GetContainerProperties",status="200",code=""} (\d+)', text)
     assert int(found[1]) >= 60
+    assert int(re.search(r"^etagere_store_commits_total (\d+)$", text, re.MULTILINE)[1]) > 0
     by_process = re.findall(r'etagere_process_requests_total{pid="(\d+)"} (\d+)', text)
     pids = [running.process.pid, *children(running.process.pid)]
     assert sorted(pids) == sorted(int(pid) for pid, count in by_process if int(count) > 0)

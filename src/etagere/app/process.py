@@ -13,6 +13,7 @@ from etagere.app.configuration import Unusable, to_account
 from etagere.app.foundation import Foundation, lay
 from etagere.app.ports import Ports
 from etagere.app.settings import AccountEntry, Settings
+from etagere.app.store_metrics import store_snapshot
 from etagere.servers.faults import Armed
 from etagere.servers.http import Handler, HttpLimits, HttpServer
 from etagere.servers.real import TimerClock, VirtualClock
@@ -84,7 +85,8 @@ class Process:
 
     async def _metrics(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         del fields
-        return self.foundation.metrics.snapshot()
+        at = self.foundation
+        return {"requests": at.metrics.snapshot(), "store": store_snapshot(at.engine)}
 
     _commands: Final[Mapping[str, Callable[["Process", Mapping[str, Any]], Awaitable[Any]]]] = {
         "move_clock": _move_clock,

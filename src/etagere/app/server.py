@@ -16,6 +16,7 @@ from etagere.app.metrics import RequestMetrics, gauge
 from etagere.app.ports import bus_ports
 from etagere.app.process import Process
 from etagere.app.settings import AccountEntry, Settings
+from etagere.app.store_metrics import store_lines
 from etagere.app.workers import WorkerFailed, Workers
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import StoreUnusable
@@ -183,12 +184,13 @@ class Server:
         }
 
     async def metrics(self) -> str:
+        answers = await self._everywhere("metrics")
         merged = RequestMetrics()
-        for snapshot in await self._everywhere("metrics"):
-            merged.merge(snapshot)
+        for answer in answers:
+            merged.merge(answer["requests"])
         lines = [*merged.lines()]
+        lines += store_lines(answer["store"] for answer in answers)
         lines += gauge("etagere_uptime_seconds", "Since the start.", time.monotonic() - self._began)
-        lines += _store_lines(self.foundation.engine)
         return "\n".join(lines) + "\n"
 
     async def reset(self) -> None:
@@ -312,19 +314,3 @@ def _fields(fault: Armed) -> dict[str, Any]:
 
 async def _nothing(tx: object) -> None:
     del tx
-
-
-def _store_lines(engine: object) -> list[str]:
-    """What the engine tells of itself, if it does."""
-    stats = getattr(engine, "stats", None)
-    if stats is None:
-        return []
-    lines: list[str] = []
-    found = stats()
-    for prefix, values in (("store_", found), ("store_", found.commits)):
-        for item in dataclasses.fields(values):
-            value = getattr(values, item.name)
-            if isinstance(value, int | float):
-                name = f"etagere_{prefix}{item.name}"
-                lines += gauge(name, item.name.replace("_", " ").capitalize() + ".", value)
-    return lines
