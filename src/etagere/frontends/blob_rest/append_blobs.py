@@ -10,6 +10,7 @@ from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
+from etagere.frontends.blob_rest.structured import content_length
 from etagere.frontends.common.headers import body_length, integer
 from etagere.frontends.common.message import Response
 from etagere.services.blob import append_blobs
@@ -40,7 +41,7 @@ async def put(call: BlobCall) -> Response:
 
 async def append_block(call: BlobCall) -> Response:
     where, guard, conditions = call.base(), call.guard(), append_conditions(call)
-    if body_length(call.request) == 0:
+    if content_length(call) == 0:
         raise invalid_header("Content-Length", "0")
     body = await receive(
         call, decode.limit_for(call.version, block_bytes_max), md5=False, seal=await seal_of(call)

@@ -21,6 +21,7 @@ from etagere.frontends.blob_rest.encryption import (
     seal_of,
 )
 from etagere.frontends.blob_rest.page_blobs import page_properties
+from etagere.frontends.blob_rest.structured import wrap
 from etagere.frontends.blob_rest.tiers import tier_conditions, tier_headers
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import boolean, encode_base64, metadata, metadata_headers
@@ -39,6 +40,10 @@ range_digest_bytes_max: Final = 4 * 1024 * 1024
 
 
 async def get(call: BlobCall) -> Response:
+    return wrap(call, await _get(call))
+
+
+async def _get(call: BlobCall) -> Response:
     wanted = parse_read_range(call.request.headers)
     digest = _range_digest(call, ranged=wanted is not None)
     download = await open_with_key(call, wanted)

@@ -15,6 +15,7 @@ from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
+from etagere.frontends.blob_rest.structured import content_length, echo
 from etagere.frontends.common.headers import body_length, encode_base64
 from etagere.frontends.common.message import Response
 from etagere.services.blob import block_blobs
@@ -44,6 +45,7 @@ async def put(call: BlobCall) -> Response:
     headers = encode.written(record)
     headers["Content-MD5"] = encode_base64(body.md5)
     headers["x-ms-content-crc64"] = encode_base64(body.crc64)
+    headers.update(echo(call))
     return Response(201, headers)
 
 
@@ -53,7 +55,7 @@ async def put_block(call: BlobCall) -> Response:
     check_blob_name(where.name)
     block_id = decode.block_id(request)
     guard = call.lease_guard()
-    if body_length(request) == 0:
+    if content_length(call) == 0:
         raise invalid_header("Content-Length", "0")
     limit = decode.limit_for(call.version, decode.block_bytes_max)
     seal = await seal_of(call)

@@ -8,7 +8,8 @@ from etagere.base.errors import Refused
 from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode
 from etagere.frontends.blob_rest.call import BlobCall
-from etagere.frontends.common.headers import body_length, digest, encode_base64
+from etagere.frontends.blob_rest.structured import content_chunks, content_length, echo
+from etagere.frontends.common.headers import digest, encode_base64
 from etagere.frontends.common.message import Request
 from etagere.services.blob.received import Received
 
@@ -18,15 +19,15 @@ async def receive(
 ) -> Received:
     """Take the body in, with its digests, and check it against those that the client sent.
 
-    `also` is another MD5 that the body must have (Put Blob's x-ms-blob-content-md5), or b"".
+    `also` is another MD5 that the body must have (Put Blob's x-ms-blob-content-md5), or b"".  Of a
+    structured body, all of them speak of its content.
     """
-    request = call.request
-    length = body_length(request)
+    length = content_length(call)
     if length > limit:
         raise decode.too_large(limit)
-    sent_md5, sent_crc64 = _sent_digests(request)
+    sent_md5, sent_crc64 = _sent_digests(call.request)
     body = await call.blobs.receive(
-        request.body.chunks(), length, limit, md5=md5 or sent_md5 is not None, seal=seal
+        content_chunks(call), length, limit, md5=md5 or sent_md5 is not None, seal=seal
     )
     try:
         _compare_md5(sent_md5, body.md5)
@@ -80,5 +81,5 @@ def check_document_digests(request: Request, data: bytes) -> None:
 def transfer_digest(call: BlobCall, body: Received) -> dict[str, str]:
     """Put Block and its kin return the kind of digest that the request had, CRC64 by default."""
     if "content-md5" in call.request.headers:
-        return {"Content-MD5": encode_base64(body.md5)}
-    return {"x-ms-content-crc64": encode_base64(body.crc64)}
+        return {"Content-MD5": encode_base64(body.md5), **echo(call)}
+    return {"x-ms-content-crc64": encode_base64(body.crc64), **echo(call)}

@@ -20,9 +20,10 @@ from etagere.frontends.blob_rest.decode import too_large
 from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.sources import split_url
+from etagere.frontends.blob_rest.structured import content_length
 from etagere.frontends.common import xml
 from etagere.frontends.common.addressing import decode, resolve
-from etagere.frontends.common.headers import body_length, integer, query_integer
+from etagere.frontends.common.headers import integer, query_integer
 from etagere.frontends.common.message import Request, Response, read_query
 from etagere.frontends.common.paging import decode_marker, encode_marker
 from etagere.kernel.range_map import Change, Run
@@ -98,7 +99,7 @@ async def _update(call: BlobCall) -> Response:
     pages = _pages(call.request)
     if pages.length > write_bytes_max:
         raise too_large(write_bytes_max)
-    length = body_length(call.request)
+    length = content_length(call)
     if length > write_bytes_max:
         raise too_large(write_bytes_max)
     body = await receive(call, write_bytes_max, md5=False, seal=await seal_of(call))
