@@ -45,3 +45,15 @@ def test_a_server_that_does_not_start_says_why(tmp_path):
     )
     assert found.returncode == 1
     assert "--workers needs a store on disk; leave --in-memory out." in found.stdout
+
+
+def test_the_plugin_loads_nothing_before_a_test_asks_for_it():
+    code = (
+        "import pytest, sys; before = set(sys.modules)\n"
+        "import etagere.testing.plugin\n"
+        "print(*(m for m in set(sys.modules) - before if not m.startswith('etagere.testing')))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert set(found.split()) <= {"etagere", "shlex"}

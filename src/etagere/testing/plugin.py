@@ -2,11 +2,14 @@
 
 import shlex
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from etagere.testing.account import EtagereServer
-from etagere.testing.running import Running, ServerProcess, ServerThread
+if TYPE_CHECKING:
+    # Every pytest run loads this module; few of them need a server.
+    from etagere.testing.account import EtagereServer
+    from etagere.testing.running import Running
 
 _mode_help = "run the server as a process (default) or as a thread of the test process"
 
@@ -23,8 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def etagere_running(request: pytest.FixtureRequest) -> Iterator[Running]:
+def etagere_running(request: pytest.FixtureRequest) -> Iterator["Running"]:
     """The server itself; most tests want `etagere_server`."""
+    from etagere.testing.running import ServerProcess, ServerThread  # noqa: PLC0415 - see above
+
     config = request.config
     mode = config.getoption("--etagere-mode") or config.getini("etagere_mode")
     arguments = shlex.split(config.getini("etagere_args"))
@@ -38,8 +43,10 @@ def etagere_running(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 
 @pytest.fixture
-def etagere_server(etagere_running: Running) -> Iterator[EtagereServer]:
+def etagere_server(etagere_running: "Running") -> "Iterator[EtagereServer]":
     """A fresh account with a connection string, a clock to move and faults to arm."""
+    from etagere.testing.account import EtagereServer  # noqa: PLC0415 - see above
+
     server = EtagereServer(etagere_running)
     try:
         yield server
