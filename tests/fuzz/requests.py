@@ -247,6 +247,8 @@ class Generator:
                 wanted.path[:at] + odd + wanted.path[at:],
                 f"{wanted.path}/{odd}",
                 f"/{account}/{odd}",
+                wanted.path.replace(account, f"{account}-secondary", 1),
+                wanted.path.removeprefix(f"/{account}"),
                 f"/{odd}",
                 wanted.path[:at],
             )

@@ -147,6 +147,17 @@ sources = (
 )
 
 headers: dict[str, tuple[str, ...]] = {
+    "host": (
+        "devstoreaccount1.blob.localhost",
+        "devstoreaccount1.queue.localhost:1",
+        "devstoreaccount1-secondary.table.localhost",
+        "devstoreaccount1.z1.web.localhost",
+        "other.blob.localhost",
+        "",
+        "..",
+        "[::1]:x",
+        "\xe9",
+    ),
     "x-ms-version": versions,
     "x-ms-date": dates,
     "date": dates,
