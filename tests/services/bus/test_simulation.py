@@ -26,6 +26,7 @@ from .harness import (
     body_of,
     codec,
     complete,
+    make_bus,
     message,
     peek_lock,
     receive_and_delete,
@@ -515,3 +516,50 @@ async def test_every_number_belongs_to_one_message(seed, sessions):
     log = simulation.broker.resolve("q").state.target.log
     last = simulation.broker._core.catalogue.logs[log].counters.last_number
     assert sorted(simulation.numbers) == list(range(1, last + 1))
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_publish_is_everywhere_or_nowhere_though_the_store_fails(seed):
+    """Fan-out, an action, forwarding and dead-lettering are one step, whatever fails."""
+    rng = random.Random(seed)
+    bus = await make_bus(faults=(faults := FlakyStore(0.3)))
+    await bus.topic()
+    await bus.queue("end")
+    await bus.subscription(name="one")
+    await bus.subscription(name="forwards", forward_to="end")
+    await bus.subscription(name="sessions", requires_session=True)
+    faults.enabled = True
+    acknowledged = set()
+
+    async def publish(body):
+        try:
+            await bus.broker.send("t", [message(f"{body}.1"), message(f"{body}.2")])
+        except Refused as refusal:
+            assert refusal.code == "amqp:internal-error"  # noqa: PT017
+        else:
+            acknowledged.update((f"{body}.1", f"{body}.2"))
+
+    publishing = []
+    for number in range(60):
+        publishing.append(asyncio.create_task(publish(number)))
+        for _ in range(rng.randrange(4)):
+            await asyncio.sleep(0)
+    await asyncio.gather(*publishing)
+    faults.enabled = False
+    await bus.broker.idle()
+    places = [
+        [body_of(x) for x in await bus.peek(path, count=1000)]
+        for path in (
+            "t/subscriptions/one",
+            "end",
+            "t/subscriptions/sessions/$DeadLetterQueue",
+        )
+    ]
+    assert places[0] == places[1] == places[2]
+    assert len(set(places[0])) == len(places[0])
+    assert acknowledged <= set(places[0])
+    assert faults.failures
+    bodies = set(places[0])
+    assert all((f"{n}.1" in bodies) is (f"{n}.2" in bodies) for n in range(60))
+    one = bus.counts("t/subscriptions/one")
+    assert one.active == len(bodies)

@@ -53,9 +53,11 @@ class Taker:
 
 
 class CreditQueue:
-    __slots__ = ("_grants", "_takers")
+    __slots__ = ("_grants", "_takers", "demand")
 
     def __init__(self) -> None:
+        self.demand = 0
+        """Units in the queue: messages that could be given away at once."""
         self._grants: deque[list[Any]] = deque()  # [taker, units]
         self._takers: set[Taker] = set()
 
@@ -63,17 +65,14 @@ class CreditQueue:
     def takers(self) -> set[Taker]:
         return self._takers
 
-    @property
-    def demand(self) -> int:
-        """Messages that could be given away at once."""
-        return sum(taker.wants for taker in self._takers if taker.wants > 0)
-
     def add(self, taker: Taker) -> None:
         self._takers.add(taker)
 
     def remove(self, taker: Taker) -> None:
         taker.closed = True
         taker.credit = 0
+        self.demand -= taker.granted
+        taker.granted = 0
         self._takers.discard(taker)
         self._grants = deque(grant for grant in self._grants if grant[0] is not taker)
 
@@ -84,6 +83,7 @@ class CreditQueue:
             self._take_back(taker, -more)
         elif more > 0:
             taker.granted += more
+            self.demand += more
             grants = self._grants
             if grants and grants[-1][0] is taker:
                 grants[-1][1] += more
@@ -95,6 +95,7 @@ class CreditQueue:
     def _take_back(self, taker: Taker, units: int) -> None:
         """The youngest first."""
         taker.granted -= units
+        self.demand -= units
         for grant in reversed(self._grants):
             if grant[0] is taker:
                 taken = min(units, grant[1])
@@ -115,6 +116,7 @@ class CreditQueue:
         assert grant[0] is taker
         grant[1] -= 1
         taker.granted -= 1
+        self.demand -= 1
         if not grant[1]:
             self._grants.popleft()
 

@@ -26,7 +26,7 @@ from etagere.services.bus.log_operations import (
 from etagere.services.bus.operations import Operation
 from etagere.services.bus.receiving import ReceiverLink
 
-messages_per_step: Final = 100
+messages_per_step: Final = 250
 duplicate_ids_per_step: Final = 1000
 
 

@@ -14,8 +14,8 @@ class SenderSink(Protocol):
     def sent(self, ticket: Any, refusal: Refused | None) -> None:
         """The messages of one `Sender.send` are durable and visible, or were refused whole.
 
-        Not called for pre-settled ones.  Called in the order of the sends, many in a row after one
-        commit: collect them and answer with ranges.
+        Not called for pre-settled ones.  Called in the order of the sends (what was refused at once
+        may overtake them), many in a row after one commit: collect them and answer with ranges.
         """
         ...
 

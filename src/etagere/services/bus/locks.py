@@ -63,15 +63,19 @@ def new_custody(token: bytes, now: Timestamp, duration: int, count: int) -> Cust
 class LockTable:
     """All locks of an entity, oldest first; all last equally long, so that is by expiry too.
 
-    A session's locks end with the session and are given `timestamp_never`.
+    Where it is not (a clock that was set back, a duration that was changed), every lock is looked
+    at until the table is empty again.  A session's locks end with the session and are given
+    `timestamp_never`.
     """
 
-    __slots__ = ("_aside", "_by_token", "_due")
+    __slots__ = ("_aside", "_by_token", "_due", "_in_order", "_latest")
 
     def __init__(self) -> None:
         self._by_token: dict[bytes, Lock] = {}
         self._aside: set[int] = set()
         self._due: Timestamp = timestamp_never
+        self._latest: Timestamp = Timestamp(0)
+        self._in_order = True
 
     def __len__(self) -> int:
         return len(self._by_token)
@@ -86,8 +90,7 @@ class LockTable:
 
     def add(self, lock: Lock) -> None:
         token = lock.custody.token
-        self._by_token[token] = lock
-        self._due = min(self._due, lock.custody.until)
+        self._put(token, lock)
         if lock.taker is not None:
             lock.taker.tokens.add(token)
         if lock.held.state:
@@ -109,8 +112,19 @@ class LockTable:
         token = lock.token
         del self._by_token[token]
         lock.custody = extend(lock.custody, token, now, duration)
-        self._by_token[token] = lock  # now the youngest
+        self._put(token, lock)  # now the youngest
         return lock.until
+
+    def _put(self, token: bytes, lock: Lock) -> None:
+        until = lock.custody.until
+        if not self._by_token:
+            self._in_order = True
+        elif until < self._latest:
+            self._in_order = False
+        if until < timestamp_never:
+            self._latest = until
+            self._due = min(self._due, until)
+        self._by_token[token] = lock
 
     def remove(self, lock: Lock) -> None:
         token = lock.custody.token
@@ -139,8 +153,9 @@ class LockTable:
             if lock.until <= now:
                 over.append(lock)
             elif lock.until < timestamp_never:
-                self._due = lock.until
-                break
+                self._due = min(self._due, lock.until)
+                if self._in_order:
+                    break
         return over
 
     def restore(self, lock: Lock) -> None:

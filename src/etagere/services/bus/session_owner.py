@@ -31,6 +31,8 @@ from etagere.services.bus.topology import Target
 from etagere.services.bus.window import Row
 
 forever: Final = timestamp_never
+waiters_max: Final = 5000
+"""Clients that wait for a session of one entity at the same time."""
 
 
 class Hold:
@@ -93,6 +95,12 @@ class SessionOwner(OwnerBase):
 
     def accept(self, acceptance: Acceptance, now: Timestamp) -> None:
         session_id = acceptance.session_id
+        if session_id is None and len(self._waiters) >= waiters_max:
+            refusal = Refused(
+                errors.quota_exceeded, message="As many clients as may wait for a session do."
+            )
+            self.notices.append((acceptance.answer, (None, refusal)))
+            return
         if session_id is None:
             self._waiters.append(acceptance)
             self._due = min(self._due, acceptance.deadline)
