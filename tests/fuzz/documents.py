@@ -20,6 +20,14 @@ _properties = (
     "</DeleteRetentionPolicy><StaticWebsite><Enabled>true</Enabled>"
     "<IndexDocument>index.html</IndexDocument></StaticWebsite></StorageServiceProperties>"
 )
+_properties_of_all = (
+    "<StorageServiceProperties><Logging><Version>1.0</Version><Delete>true</Delete>"
+    "<Read>false</Read><Write>false</Write><RetentionPolicy><Enabled>false</Enabled>"
+    "</RetentionPolicy></Logging><Cors><CorsRule><AllowedOrigins>http://a.example</AllowedOrigins>"
+    "<AllowedMethods>GET</AllowedMethods><MaxAgeInSeconds>5</MaxAgeInSeconds>"
+    "<ExposedHeaders>x-ms-*</ExposedHeaders><AllowedHeaders>a,b</AllowedHeaders></CorsRule></Cors>"
+    "</StorageServiceProperties>"
+)
 _entity = (
     '{"PartitionKey":"p","RowKey":"r","a":1,"b":"text","c@odata.type":"Edm.Int64","c":"5",'
     '"d@odata.type":"Edm.Guid","d":"11111111-1111-1111-1111-111111111111",'
@@ -40,12 +48,14 @@ _change_set = (
     "DELETE http://127.0.0.1/Shelf(PartitionKey='p',RowKey='r') HTTP/1.1\r\nIf-Match: *\r\n\r\n\r\n"
     "--changeset_1--\r\n--batch_1--\r\n"
 )
-_blob_batch = (
-    "--batch_1\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n"
-    "Content-ID: 0\r\n\r\nDELETE /devstoreaccount1/shelf/block?%s HTTP/1.1\r\n"
-    "Content-Length: 0\r\n\r\n--batch_1\r\nContent-Type: application/http\r\nContent-ID: 1\r\n\r\n"
-    "PUT /devstoreaccount1/shelf/page?comp=tier&%s HTTP/1.1\r\nx-ms-access-tier: Cool\r\n"
-    "Content-Length: 0\r\n\r\n--batch_1--\r\n"
+_part = "--batch_1\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\n"
+_deletions = (
+    f"{_part}DELETE /devstoreaccount1/shelf/block?%s HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+    f"{_part}DELETE /devstoreaccount1/shelf/missing?%s HTTP/1.1\r\n\r\n--batch_1--\r\n"
+)
+_tiers = (
+    f"{_part}PUT /devstoreaccount1/shelf/listed?comp=tier&%s HTTP/1.1\r\n"
+    "x-ms-access-tier: Cool\r\nContent-Length: 0\r\n\r\n--batch_1--\r\n"
 )
 
 
@@ -66,13 +76,15 @@ def documents(signature: str) -> tuple[bytes, ...]:
             _policies,
             _properties,
             "<QueueMessage><MessageText>text</MessageText></QueueMessage>",
-            "<KeyInfo><Start>2025-10-01T00:00:00Z</Start><Expiry>2025-10-05T00:00:00Z</Expiry></KeyInfo>",
+            "<KeyInfo><Start>2025-10-01T00:00:00Z</Start><Expiry>2025-10-12T00:00:00Z</Expiry></KeyInfo>",
             _entity,
             '{"TableName":"Other"}',
             '{"a":2}',
             _change_set,
-            _blob_batch % (signature, signature),
+            _deletions % (signature, signature),
             _query,
+            _properties_of_all,
+            _tiers % signature,
         )
     )
 

@@ -12,12 +12,14 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+from etagere.base.clock import Clock
 from etagere.frontends.common.operations import Operation, Resource
 
 from . import words
 from .documents import bend, block_id, documents, hostile
+from .signing import sign
+from .wanted import Wanted, account
 
-account = "devstoreaccount1"
 _blobs = ("block", "page", "append", "listed", "new")
 _learned_headers = {
     "etag": ("if-match", "if-none-match", "x-ms-source-if-match"),
@@ -34,34 +36,9 @@ _learned_queries = {
     "x-ms-continuation-nextrowkey": ("nextrowkey",),
     "x-ms-continuation-nexttablename": ("nexttablename",),
 }
-_learned_elements = {
-    "NextMarker": "marker",
-    "PopReceipt": "popreceipt",
-    "Snapshot": "snapshot",
-    "VersionId": "versionid",
-}
-_element = re.compile(rb"<(NextMarker|PopReceipt|Snapshot|VersionId|MessageId)>([^<]+)<")
-
-
-@dataclass(slots=True)
-class Wanted:
-    service: str
-    method: str
-    path: str
-    query: str
-    headers: dict[str, str]
-    body: bytes
-    operation: str = ""
-    """The one that it began as."""
-    sent_bytes: int | None = None
-    """How much of the body arrives before the client goes; None for all of it."""
-
-    def text(self) -> str:
-        head = "".join(f"  {name}: {value!r}\n" for name, value in self.headers.items())
-        return (
-            f"{self.operation}: {self.method} {self.path}?{self.query}\n{head}"
-            f"  body: {self.body[:2000]!r} ({len(self.body)} bytes, sent: {self.sent_bytes})"
-        )
+_learned_elements = {"NextMarker": "marker", "Snapshot": "snapshot", "VersionId": "versionid"}
+_element = re.compile(rb"<(NextMarker|Snapshot|VersionId|Version)>([^<]+)<")
+_message = re.compile(rb"<MessageId>([^<]+)<.*?<PopReceipt>([^<]+)<", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -70,7 +47,8 @@ class Learned:
 
     headers: dict[str, list[str]] = field(default_factory=dict)
     queries: dict[str, list[str]] = field(default_factory=dict)
-    messages: list[str] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
+    """Ids and receipts."""
 
     def take(self, headers: dict[str, str], body: bytes) -> None:
         for name, value in headers.items():
@@ -79,11 +57,14 @@ class Learned:
             for target in _learned_queries.get(name.lower(), ()):
                 _remember(self.queries, target, quote(value, safe=""))
         for name, raw in _element.findall(body[:20_000]):
-            value = raw.decode("utf-8", "replace")
-            if name == b"MessageId":
-                self.messages = [*self.messages[-20:], quote(value, safe="")]
+            value = quote(raw.decode("utf-8", "replace"), safe="")
+            if name == b"Version":
+                _remember(self.headers, "x-ms-deleted-container-version", value)
             else:
-                _remember(self.queries, _learned_elements[name.decode()], quote(value, safe=""))
+                _remember(self.queries, _learned_elements[name.decode()], value)
+        for message, receipt in _message.findall(body[:20_000]):
+            pair = quote(message.decode(), safe=""), quote(receipt.decode(), safe="")
+            self.messages = [*self.messages[-20:], pair]
 
 
 def _remember(values: dict[str, list[str]], name: str, value: str) -> None:
@@ -94,18 +75,27 @@ def _remember(values: dict[str, list[str]], name: str, value: str) -> None:
 
 class Generator:
     def __init__(
-        self, chance: Random, operations: dict[str, tuple[Operation[Any], ...]], signature: str
+        self,
+        chance: Random,
+        operations: dict[str, tuple[Operation[Any], ...]],
+        signature: str,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self.learned_from = {service: Learned() for service in operations}
         self.learned = Learned()
+        """What the service at hand gave."""
         self._chance = chance
         self._operations = operations
         self._services = sorted(operations)
         self._signature = signature
         self._documents = documents(signature)
+        self._message = ("", "")
 
     def next(self) -> Wanted:
         chance = self._chance
         service = chance.choice(self._services)
+        self.learned = self.learned_from[service]
         operation = chance.choice(self._operations[service])
         wanted = Wanted(
             service, chance.choice(operation.methods), self._path(service, operation), "", {}, b""
@@ -123,6 +113,8 @@ class Generator:
             self._misstate_length(wanted)
         self._sign(wanted, pairs)
         wanted.query = "&".join(f"{name}={value}" for name, value in pairs)
+        if wanted.headers.get("authorization") == "":
+            sign(wanted, self._clock.now())
         return wanted
 
     # ---- as it should be
@@ -142,7 +134,9 @@ class Generator:
             case "queue", Resource.MESSAGES:
                 inner = "tasks/messages"
             case "queue", _:
-                inner = f"tasks/messages/{chance.choice([*self.learned.messages, *words.guids])}"
+                known = [*self.learned.messages, (words.guids[0], "AAAA")]
+                self._message = chance.choice(known)
+                inner = f"tasks/messages/{self._message[0]}"
             case "table", Resource.TABLES:
                 inner = "Tables"
             case "table", Resource.BATCH:
@@ -154,7 +148,8 @@ class Generator:
             case _:
                 row = chance.choice("rst")
                 inner = f"Shelf(PartitionKey='p',RowKey='{row}')"
-        return f"/{account}/{inner}"
+        secondary = "-secondary" if operation.comp == "stats" else ""
+        return f"/{account}{secondary}/{inner}"
 
     def _query(self, operation: Operation[Any]) -> list[tuple[str, str]]:
         pairs = []
@@ -165,10 +160,12 @@ class Generator:
         if operation.chosen_by_query is not None:
             name, value = operation.chosen_by_query
             pairs.append((name, value or self._query_value(name)))
+        if operation.comp == "copy":
+            pairs.append(("copyid", self._query_value("copyid")))
         if operation.comp == "block":
             pairs.append(("blockid", quote(block_id(self._chance.randrange(3)), safe="")))
         if operation.name in ("UpdateMessage", "DeleteMessage"):
-            pairs += [("popreceipt", self._query_value("popreceipt")), ("visibilitytimeout", "0")]
+            pairs += [("popreceipt", self._message[1]), ("visibilitytimeout", "0")]
         if operation.name == "FindBlobsByTags":
             pairs.append(("where", quote("a='b'")))
         return pairs
@@ -180,9 +177,21 @@ class Generator:
                 name, value = choice
                 found[name] = value or self._header_value(name)
         for name in _needed.get(operation.comp, ()):
-            found.setdefault(name, self._header_value(name))
+            usual = self._chance.random() < 0.6 and name not in self.learned.headers
+            found.setdefault(name, words.headers[name][0] if usual else self._header_value(name))
         if operation.resource is Resource.ITEM and "page" in operation.name.lower():
             found.setdefault("x-ms-range", "bytes=0-511")
+        if "x-ms-copy-source" in found and self._chance.random() < 0.8:
+            source = self._chance.choice(_blobs)
+            found["x-ms-copy-source"] = (
+                f"http://127.0.0.1/{account}/shelf/{source}?{self._signature}"
+            )
+        if operation.resource is Resource.ITEM and operation.name.endswith("Entity"):
+            found["if-match"] = self._header_value("if-match")
+            if operation.name.startswith("Insert") or self._chance.random() < 0.4:
+                found["if-match"] = "*"
+            if operation.name.startswith("InsertOr"):
+                del found["if-match"]
         if found.get("x-ms-blob-type") == "PageBlob":
             found["x-ms-blob-content-length"] = "1024"
         return found
@@ -193,7 +202,7 @@ class Generator:
         if wanted.method in ("GET", "HEAD", "DELETE", "OPTIONS"):
             return b""
         chance = self._chance
-        if wanted.service == "table" and operation.resource is not Resource.SERVICE:
+        if wanted.service == "table" and not operation.comp:
             wanted.headers["content-type"] = "application/json"
         if operation.comp == "batch" or operation.resource is Resource.BATCH:
             wanted.headers["content-type"] = "multipart/mixed; boundary=batch_1"
@@ -240,7 +249,7 @@ class Generator:
     def _bend_path(self, wanted: Wanted) -> None:
         chance = self._chance
         odd = chance.choice(words.paths_odd)
-        at = chance.randrange(1, len(wanted.path) + 1)
+        at = chance.randrange(1, max(2, len(wanted.path)))
         wanted.path = chance.choice(
             (
                 wanted.path + odd,
@@ -248,7 +257,7 @@ class Generator:
                 f"{wanted.path}/{odd}",
                 f"/{account}/{odd}",
                 wanted.path.replace(account, f"{account}-secondary", 1),
-                wanted.path.removeprefix(f"/{account}"),
+                wanted.path.removeprefix(f"/{account}") or "/",
                 f"/{odd}",
                 wanted.path[:at],
             )
@@ -269,13 +278,19 @@ class Generator:
 
     def _sign(self, wanted: Wanted, pairs: list[tuple[str, str]]) -> None:
         kind = self._chance.random()
-        if kind < 0.9:
+        if wanted.operation == "GetUserDelegationKey":
+            kind = 0.42
+        if kind < 0.4:
+            wanted.headers["authorization"] = ""  # the key's, once all else is settled
+        elif kind < 0.45:
+            wanted.headers["authorization"] = "Bearer somebody"
+        elif kind < 0.92:
             pairs += [(name, value) for name, _, value in _split(self._signature)]
-        elif kind < 0.93:
+        elif kind < 0.95:
             signed = [(name, value) for name, _, value in _split(self._signature)]
             del signed[self._chance.randrange(len(signed))]
             pairs += signed
-        elif kind < 0.96:
+        elif kind < 0.98:
             secret = b64encode(hashlib.sha256(wanted.body).digest()).decode()
             wanted.headers["authorization"] = self._chance.choice(
                 (f"SharedKey {account}:{secret}", "SharedKey", "Bearer x.y.z", "\xe9", "Basic eDp5")
@@ -304,6 +319,8 @@ _needed = {
     ),
     "tier": ("x-ms-access-tier",),
     "page": ("x-ms-page-write",),
+    "copy": ("x-ms-copy-action",),
+    "expiry": ("x-ms-expiry-option", "x-ms-expiry-time"),
     "immutabilityPolicies": (
         "x-ms-immutability-policy-until-date",
         "x-ms-immutability-policy-mode",
@@ -334,9 +351,9 @@ def _documents_of(
         "blocklist": (0, 1, 2),
         "tags": (3,),
         "acl": (4,),
-        "properties": (5,),
+        "properties": (5,) if service == "blob" else (14,),
         "userdelegationkey": (7,),
-        "batch": (12,),
+        "batch": (12, 15),
         "query": (13,),
     }
     if operation.comp in by_comp:

@@ -4,8 +4,9 @@ import asyncio
 from collections import Counter
 from random import Random
 
-from .requests import Generator, Wanted
+from .requests import Generator
 from .target import Target, complaints, signature
+from .wanted import Wanted
 from .wire import Wire
 
 requests_each = 200
@@ -22,7 +23,7 @@ class Round:
         chance = Random(seed)
         self._target = Target(chance)
         rows = {name: front.operations.rows for name, front in self._target.frontends.items()}
-        self._generator = Generator(Random(chance.random()), rows, signature)
+        self._generator = Generator(Random(chance.random()), rows, signature, self._target.clock)
         self._wire_chance = Random(chance.random())
         self._wanted: Wanted | None = None
         self._number = -1
@@ -63,7 +64,7 @@ class Round:
             await self._target.furnish()
         answer = await self._target.ask(wanted)
         if answer is not None:
-            self._generator.learned.take(answer[1], answer[2])
+            self._generator.learned_from[wanted.service].take(answer[1], answer[2])
             self.answers[f"{wanted.service} {answer[0]}"] += 1
         self._target.pass_time()
 

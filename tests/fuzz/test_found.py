@@ -7,8 +7,8 @@ import pytest
 from etagere.frontends.common.paging import encode_marker
 from etagere.kv.tuples import Item
 
-from .requests import Wanted, account
 from .target import Target, complaints, signature
+from .wanted import Wanted, account
 
 
 @pytest.fixture

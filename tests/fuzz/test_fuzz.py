@@ -34,7 +34,7 @@ def test_a_seed_gives_the_same_requests() -> None:
         chance = random.Random(seed)
         target = Target(chance)
         rows = {name: frontend.operations.rows for name, frontend in target.frontends.items()}
-        generator = Generator(chance, rows, signature)
+        generator = Generator(chance, rows, signature, target.clock)
         return [generator.next().text() for _ in range(50)]
 
     assert requests(1) == requests(1)
@@ -59,6 +59,6 @@ def test_every_operation_is_asked_for() -> None:
     chance = random.Random(1)
     target = Target(chance)
     rows = {name: frontend.operations.rows for name, frontend in target.frontends.items()}
-    generator = Generator(chance, rows, signature)
+    generator = Generator(chance, rows, signature, target.clock)
     asked = {generator.next().operation for _ in range(4000)}
     assert asked == {operation.name for each in rows.values() for operation in each}

@@ -7,8 +7,8 @@ from typing import Self
 from etagere.servers.http import HttpServer
 
 from .documents import bend
-from .requests import Wanted
 from .target import Found, Target, allowed_failures, hang_seconds
+from .wanted import Wanted
 
 drain_seconds_max = 5.0
 _allowed = (*allowed_failures, 505)

@@ -80,6 +80,7 @@ paths_odd = (
 )
 
 dates = (
+    "Sat, 01 Nov 2025 00:00:00 GMT",
     "Thu, 09 Oct 2025 08:53:20 GMT",
     "Thu, 01 Jan 1970 00:00:00 GMT",
     "Fri, 31 Dec 9999 23:59:59 GMT",
