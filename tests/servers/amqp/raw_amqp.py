@@ -57,13 +57,20 @@ class RawClient:
     @classmethod
     async def open(cls, port: int, *, login: bytes | None = None, **options: Any) -> "RawClient":
         client = await cls.connect(port, **options)
-        await client.sasl("ANONYMOUS" if login is None else "PLAIN", login or b"")
-        client.raw(amqp_header + frame(Open("raw", "localhost")))
-        assert await client.header() == amqp_header
-        await client.expect(Open)
-        client.raw(frame(Begin(None, 0, 10_000, 10_000)))
-        await client.expect(Begin)
+        try:
+            await client._greet(login)
+        except BaseException:
+            client.hang_up()
+            raise
         return client
+
+    async def _greet(self, login: bytes | None) -> None:
+        await self.sasl("ANONYMOUS" if login is None else "PLAIN", login or b"")
+        self.raw(amqp_header + frame(Open("raw", "localhost")))
+        assert await self.header() == amqp_header
+        await self.expect(Open)
+        self.raw(frame(Begin(None, 0, 10_000, 10_000)))
+        await self.expect(Begin)
 
     async def sasl(self, mechanism: str, response: bytes) -> None:
         self.raw(sasl_header + frame(SaslInit(Symbol(mechanism), response), kind=1))
