@@ -1,17 +1,18 @@
-"""Append blobs over HTTP (Azure: 'Put Blob', 'Append Block', 'Append Blob Seal')."""
+"""Append blobs over HTTP (Azure: 'Put Blob', 'Append Block', 'Append Block From URL',
+'Append Blob Seal')."""
 
 from functools import partial
 from typing import Final
 
 from etagere.base.errors import invalid_header
-from etagere.frontends.blob_rest import decode, encode
+from etagere.frontends.blob_rest import decode, encode, source_bytes
 from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.structured import content_length
-from etagere.frontends.common.headers import body_length, integer
+from etagere.frontends.common.headers import integer
 from etagere.frontends.common.message import Response
 from etagere.services.blob import append_blobs
 from etagere.services.blob.append_blobs import AppendConditions, Appended
@@ -25,7 +26,7 @@ position_max: Final = 2**63 - 1
 async def put(call: BlobCall) -> Response:
     where = call.base()
     check_blob_name(where.name)
-    must_be_empty(call)
+    source_bytes.must_be_empty(call)
     record = await call.blobs.write(
         (where.part,),
         partial(
@@ -60,6 +61,26 @@ async def append_block(call: BlobCall) -> Response:
     return Response(201, {**appended_headers(appended), **transfer_digest(call, body)})
 
 
+async def append_block_from_url(call: BlobCall) -> Response:
+    source_bytes.must_be_empty(call)
+    where, guard, conditions = call.base(), call.guard(), append_conditions(call)
+    limit = decode.limit_for(call.version, block_bytes_max)
+    body = await source_bytes.take_checked(call, limit, await seal_of(call))
+    appended = await call.blobs.keep(
+        where.part,
+        body,
+        partial(
+            append_blobs.append,
+            where=where,
+            guard=guard,
+            conditions=conditions,
+            received=body,
+        ),
+    )
+    headers = appended_headers(appended)
+    return Response(201, {**headers, **source_bytes.transfer_digest(call, body)})
+
+
 async def seal(call: BlobCall) -> Response:
     where = call.base()
     record = await call.blobs.write(
@@ -89,10 +110,3 @@ def appended_headers(appended: Appended) -> dict[str, str]:
         "x-ms-blob-committed-block-count": str(record.block_count),
         **request_encrypted(record),
     }
-
-
-def must_be_empty(call: BlobCall) -> None:
-    """Append and page blobs are created without content: it is written afterwards."""
-    length = body_length(call.request)
-    if length:
-        raise invalid_header("Content-Length", str(length))

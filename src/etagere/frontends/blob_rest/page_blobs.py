@@ -11,19 +11,19 @@ from etagere.base.errors import (
     missing_header,
     query_out_of_range,
 )
-from etagere.frontends.blob_rest import encode
-from etagere.frontends.blob_rest.append_blobs import must_be_empty
+from etagere.frontends.blob_rest import encode, source_bytes
 from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall, moment
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.decode import too_large
 from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
 from etagere.frontends.blob_rest.names import check_blob_name
+from etagere.frontends.blob_rest.source_bytes import must_be_empty, take_checked
 from etagere.frontends.blob_rest.sources import split_url
 from etagere.frontends.blob_rest.structured import content_length
 from etagere.frontends.common import xml
 from etagere.frontends.common.addressing import decode, resolve
-from etagere.frontends.common.headers import integer, query_integer
+from etagere.frontends.common.headers import integer, query_integer, required
 from etagere.frontends.common.message import Request, Response, read_query
 from etagere.frontends.common.paging import decode_marker, encode_marker
 from etagere.kernel.range_map import Change, Run
@@ -119,6 +119,33 @@ async def _update(call: BlobCall) -> Response:
         ),
     )
     return Response(201, {**page_headers(record), **transfer_digest(call, body)})
+
+
+async def put_page_from_url(call: BlobCall) -> Response:
+    """The source's range is as long as the pages."""
+    where, guard, conditions = call.base(), call.guard(), sequence_conditions(call)
+    must_be_empty(call)
+    action = required(call.request, "x-ms-page-write")
+    if action.lower() != "update":
+        raise invalid_header("x-ms-page-write", action)
+    pages = _pages(call.request)
+    if pages.length > write_bytes_max:
+        raise too_large(write_bytes_max)
+    required(call.request, "x-ms-source-range")
+    body = await take_checked(call, write_bytes_max, await seal_of(call), size=pages.length)
+    record = await call.blobs.keep(
+        where.part,
+        body,
+        partial(
+            page_blobs.write,
+            where=where,
+            guard=guard,
+            conditions=conditions,
+            pages=pages,
+            received=body,
+        ),
+    )
+    return Response(201, {**page_headers(record), **source_bytes.transfer_digest(call, body)})
 
 
 async def _clear(call: BlobCall) -> Response:

@@ -108,6 +108,8 @@ def cannot_verify(refused: Refused) -> Refused:
         "ContainerNotFound": 404,
         "ResourceNotFound": 404,
         "NoAuthenticationInformation": 401,
+        "InvalidRange": 416,
+        "BlobArchived": 409,
         "BlobArchived": 409,
         "BlobUsesCustomerSpecifiedEncryption": 409,
         "BlobDoesNotUseCustomerSpecifiedEncryption": 409,

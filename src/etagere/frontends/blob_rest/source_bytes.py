@@ -1,0 +1,207 @@
+"""What the source of a copy has: its bytes, read for the From URL operations.
+
+(Azure: 'Put Block From URL', 'Append Block From URL', 'Put Page From URL', 'Put Blob From URL'.)
+Whatever keeps the source from being read is CannotVerifyCopySource, with the source's own status.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from etagere.base.errors import Refused, invalid_header
+from etagere.extents.encryption import Seal
+from etagere.frontends.blob_rest import encode
+from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.encryption import customer_key, keyed, source_key, unlocking
+from etagere.frontends.blob_rest.sources import OtherUrl, OwnBlob, cannot_verify, find_source
+from etagere.frontends.common.headers import body_length, digest, encode_base64, required
+from etagere.kernel.conditions import parse_conditions, source_headers
+from etagere.kernel.ranges import RequestedRange, parse_range
+from etagere.services.blob.encryption import CustomerKey
+from etagere.services.blob.fetching import CannotFetch, Fetched
+from etagere.services.blob.guard import Guard
+from etagere.services.blob.received import Received
+from etagere.services.blob.records import BlobRecord
+
+source_keys_since: Final = "2026-04-06"
+
+
+async def verified_source(call: BlobCall, *, same_account_is_enough: bool) -> OwnBlob | OtherUrl:
+    try:
+        return await find_source(call, same_account_is_enough=same_account_is_enough)
+    except Refused as refused:
+        if refused.code in ("InvalidHeaderValue", "MissingRequiredHeader"):
+            raise
+        raise cannot_verify(refused) from None
+
+
+def source_range(call: BlobCall) -> RequestedRange | None:
+    text = call.header("x-ms-source-range")
+    if not text:
+        return None
+    found = parse_range(text)
+    if found is None:
+        raise invalid_header("x-ms-source-range", text)
+    return found
+
+
+def must_be_empty(call: BlobCall) -> None:
+    """The content comes from the source."""
+    if body_length(call.request):
+        raise invalid_header("Content-Length", str(call.request.content_length))
+
+
+def source_key_of(call: BlobCall) -> CustomerKey | None:
+    customer = customer_key(call.request, source_key)
+    if customer is not None and call.version < source_keys_since:
+        raise invalid_header("x-ms-version", call.version)
+    return customer
+
+
+class Taken(NamedTuple):
+    """A source's bytes, and what its own headers say of them."""
+
+    body: Received
+    headers: dict[str, str]
+    record: BlobRecord | None = None
+    """The source, if it is a blob of this server."""
+
+
+async def take(
+    call: BlobCall,
+    source: OwnBlob | OtherUrl,
+    wanted: RequestedRange | None,
+    bytes_max: int,
+    seal: Seal | None,
+) -> Taken:
+    """Read a source, under the request's source conditions; raises CannotVerifyCopySource."""
+    if isinstance(source, OwnBlob):
+        return await _take_own(call, source, wanted, bytes_max, seal)
+    headers = dict(source.headers)
+    for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
+        value = call.header(f"x-ms-source-{name}")
+        if value is not None:
+            headers[name] = value
+    if wanted is not None:
+        last = "" if wanted.last is None else str(wanted.last)
+        headers["Range"] = f"bytes={wanted.first}-{last}"
+    if call.blobs.fetcher is None:
+        raise Refused("CannotVerifyCopySource", status=403)
+    try:
+        fetched = await call.blobs.fetcher.fetch(source.url, headers)
+        with closing(fetched):
+            _check_fetched(fetched, ranged=wanted is not None)
+            body = await call.blobs.receive(
+                fetched.chunks, fetched.length, bytes_max, md5=True, seal=seal
+            )
+    except CannotFetch as failure:
+        raise Refused("CannotVerifyCopySource", status=404) from failure
+    return Taken(body, dict(fetched.headers))
+
+
+def _check_fetched(fetched: Fetched, *, ranged: bool) -> None:
+    if fetched.status not in (200, 206):
+        raise Refused(
+            "CannotVerifyCopySource",
+            {"CopySourceStatusCode": str(fetched.status)},
+            status=fetched.status if 300 <= fetched.status < 500 else 500,
+        )
+    if ranged and fetched.status == 200:
+        # The source knows no ranges: what it sends is not what was asked for.
+        raise Refused("CannotVerifyCopySource", status=400)
+
+
+async def _take_own(
+    call: BlobCall,
+    source: OwnBlob,
+    wanted: RequestedRange | None,
+    bytes_max: int,
+    seal: Seal | None,
+) -> Taken:
+    try:
+        return await read_own(call, source, wanted, bytes_max, seal)
+    except Refused as refused:
+        if refused.code == "RequestBodyTooLarge":
+            raise  # it can be read, but there is no room for it
+        raise cannot_verify(refused) from None
+
+
+async def read_own(
+    call: BlobCall,
+    source: OwnBlob,
+    wanted: RequestedRange | None,
+    bytes_max: int,
+    seal: Seal | None,
+) -> Taken:
+    """Read a blob of this server, with a key of its own if it has one, and seal it anew."""
+    conditions = parse_conditions(call.request.headers, source_headers)
+    customer = source_key_of(call)
+    guard = keyed(Guard(conditions, None, call.version), customer)
+    unlock = unlocking(call, source.account, customer)
+    download = await call.blobs.open_download(source.where, guard, wanted, unlock)
+    body = await call.blobs.receive(
+        _chunks(download.body), download.part.length, bytes_max, md5=True, seal=seal
+    )
+    record = download.record
+    headers = encode.blob_headers(record, call.blobs.clock.now())
+    return Taken(body, {name.lower(): value for name, value in headers.items()}, record)
+
+
+async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(body, bytes):
+        if body:
+            yield body
+        return
+    async for piece in body:
+        yield piece
+
+
+def check_source_digests(call: BlobCall, body: Received) -> None:
+    """x-ms-source-content-md5 and -crc64, against what was read."""
+    compare_md5(digest(call.request, "x-ms-source-content-md5", "md5"), body.md5)
+    crc64 = digest(call.request, "x-ms-source-content-crc64", "crc64")
+    if crc64 is not None and crc64 != body.crc64:
+        raise Refused(
+            "Crc64Mismatch",
+            {
+                "UserSpecifiedCrc64": encode_base64(crc64),
+                "ServerCalculatedCrc64": encode_base64(body.crc64),
+            },
+        )
+
+
+def compare_md5(sent: bytes | None, found: bytes) -> None:
+    if sent is not None and sent != found:
+        raise Refused(
+            "Md5Mismatch",
+            {
+                "UserSpecifiedMd5": encode_base64(sent),
+                "ServerCalculatedMd5": encode_base64(found),
+            },
+        )
+
+
+async def take_checked(
+    call: BlobCall, limit: int, seal: Seal | None, *, size: int | None = None
+) -> Received:
+    """The part of the source that the request names, with the digests and (if given) of the size
+    that it must have."""
+    source = await verified_source(call, same_account_is_enough=False)
+    body = (await take(call, source, source_range(call), limit, seal)).body
+    try:
+        if not body.size:
+            raise invalid_header("x-ms-copy-source", required(call.request, "x-ms-copy-source"))
+        if size is not None and body.size != size:
+            raise invalid_header("x-ms-source-range", call.header("x-ms-source-range") or "")
+        check_source_digests(call, body)
+    except Refused:
+        await call.blobs.discard(body)
+        raise
+    return body
+
+
+def transfer_digest(call: BlobCall, body: Received) -> dict[str, str]:
+    """The kind of digest that the request had of the source, CRC64 by default."""
+    if "x-ms-source-content-md5" in call.request.headers:
+        return {"Content-MD5": encode_base64(body.md5)}
+    return {"x-ms-content-crc64": encode_base64(body.crc64)}
