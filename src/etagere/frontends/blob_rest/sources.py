@@ -110,7 +110,6 @@ def cannot_verify(refused: Refused) -> Refused:
         "NoAuthenticationInformation": 401,
         "InvalidRange": 416,
         "BlobArchived": 409,
-        "BlobArchived": 409,
         "BlobUsesCustomerSpecifiedEncryption": 409,
         "BlobDoesNotUseCustomerSpecifiedEncryption": 409,
     }
