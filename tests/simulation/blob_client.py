@@ -30,6 +30,8 @@ class BlobClient:
         """What a blob consisted of at an ETag, where this client wrote it as a list."""
         self._leases: dict[str, str] = {}
         """The lease on a blob that this client has, or had."""
+        self._former: dict[str, str] = {}
+        """The last that it ever had."""
 
     async def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -102,7 +104,11 @@ class BlobClient:
     # ---- reads and writes
 
     async def _get(self, name: str) -> None:
-        headers = self._conditions(name) if self.chance.random() < 0.3 else {}
+        kind, headers = self.chance.random(), {}
+        if kind < 0.2:
+            headers = self._conditions(name)
+        elif kind < 0.4 and name in self._etags:
+            headers = {"if-none-match": self._etags[name]}
         record, answer = await self._ask(name, "get", "GET", headers=headers)
         if answer is not None and answer.status == 200:
             segments = read_segments(answer.body)
@@ -174,6 +180,8 @@ class BlobClient:
 
     async def _lease(self, name: str) -> None:
         held = self._leases.get(name)
+        if held is None and self.chance.random() < 0.3:
+            held = self._former.get(name)  # to no good, unless it was broken or has expired
         action = "acquire"
         if held is not None:
             action = self.chance.choice(("acquire", "renew", "renew", "change", "release", "break"))
@@ -198,6 +206,7 @@ class BlobClient:
             return
         if answer.status < 300 and action in ("acquire", "renew", "change"):
             record.found["lease"] = self._leases[name] = answer.headers["x-ms-lease-id"]
+            self._former[name] = self._leases[name]
         elif action in ("release", "renew", "change"):
             self._leases.pop(name, None)
 

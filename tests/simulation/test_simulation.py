@@ -63,7 +63,6 @@ happens = [
     "blob lease 202",
     "blob lease 409 LeaseAlreadyPresent",
     "blob lease 409 LeaseIdMismatchWithLeaseOperation",
-    "blob lease 409 LeaseIsBrokenAndCannotBeRenewed",
     "log append 201",
     "log append 412 AppendPositionConditionNotMet",
     "log append 500 InternalError",
