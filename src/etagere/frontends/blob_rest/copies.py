@@ -44,7 +44,7 @@ from etagere.kernel.conditions import (
     parse_conditions,
     source_headers,
 )
-from etagere.services.blob import block_blobs, copies, remote_copies, resealing
+from etagere.services.blob import block_blobs, copies, page_copies, remote_copies, resealing
 from etagere.services.blob.copies import CopyBlob, PagesNotShared, SealedOtherwise, TagOption
 from etagere.services.blob.records import BlobRecord
 
@@ -189,10 +189,20 @@ async def _copy(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord
 
 async def _copy_pages(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:
     """A page blob's content is read into a block blob, where that is what the copy is to be."""
-    if not wanted.block_blob:
-        raise Refused("InvalidSourceBlobType")
-    taken = await read_own(call, source, None, put_from_url_bytes_max, wanted.new.seal)
-    return await _put_taken(call, taken, wanted, copied=False)
+    if wanted.block_blob:
+        taken = await read_own(call, source, None, put_from_url_bytes_max, wanted.new.seal)
+        return await _put_taken(call, taken, wanted, copied=False)
+    customer = source_key_of(call)
+    return await page_copies.copy(
+        call.blobs,
+        source.where,
+        call.base(),
+        call.guard(),
+        wanted,
+        call.keeping(),
+        b"" if customer is None else customer.sha256,
+        unlocking(call, source.account, customer),
+    )
 
 
 async def _copy_own(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRecord:

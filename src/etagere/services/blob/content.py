@@ -21,7 +21,7 @@ from etagere.extents import references
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import keys
-from etagere.services.blob.records import BlobRecord, PageMap, Piece, piece_pages
+from etagere.services.blob.records import BlobRecord, PageMap, Piece, containers, piece_pages
 
 embedded_pieces_max: Final = 8
 pieces_per_page: Final = 512
@@ -40,6 +40,13 @@ class Home(NamedTuple):
 
     part: Partition
     generation: int
+
+
+async def is_alive(tx: ReadTx, home: Home) -> bool:
+    """Whether the container is there, and the same: rows of any other are being swept away, or
+    will be, and none may come after."""
+    raw = await tx.get(home.part, keys.container_record)
+    return raw is not None and containers.decode(raw).generation == home.generation
 
 
 class Layout(NamedTuple):

@@ -88,7 +88,7 @@ class SealedOtherwise(Exception):  # noqa: N818 - names what was found
 
 
 class PagesNotShared(Exception):  # noqa: N818 - names what was found
-    """The source is a page blob."""
+    """The source is a page blob, whose content is no list of pieces (`page_copies`)."""
 
 
 class Borrowed(NamedTuple):
@@ -164,22 +164,11 @@ async def borrow(
     Without a destination, its bytes are not to be shared but read.
     """
     standing = await find(tx, where)
-    record = standing.record
-    if record is None:
-        raise Refused("BlobNotFound")
-    if wanted.source_conditions is not unconditional:
-        current = Current(etag_of(record.etag), Timestamp(record.modified), record.tags)
-        verdict = evaluate_source(wanted.source_conditions, current, wanted.source_kind)
-        if verdict is not Verdict.PROCEED:
-            raise Refused(verdict.code, status=verdict.status)
-    _check_reach(record, wanted, tx.now)
+    record = admit_source(standing.record, wanted, tx.now)
     if record.page_map is not None:
-        # Its bytes are in a map, which nothing here shares; better no copy than an empty one.
         raise PagesNotShared
-    if destination is not None:
-        _must_be_sealed_alike(record, wanted)
-    if wanted.bytes_max is not None and record.size > wanted.bytes_max:
-        raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
+    if destination is not None and not is_sealed_alike(record, wanted):
+        raise SealedOtherwise
     home = standing.home
     pieces = await content.all_pieces(tx, home, record)
     inline: dict[int, bytes] = {}
@@ -193,10 +182,25 @@ async def borrow(
     return Borrowed(home, record, pieces, inline)
 
 
-def _must_be_sealed_alike(record: BlobRecord, wanted: CopyBlob) -> None:
+def admit_source(record: BlobRecord | None, wanted: CopyBlob, now: Timestamp) -> BlobRecord:
+    """Check what the request demands of a source, and what it may copy."""
+    if record is None:
+        raise Refused("BlobNotFound")
+    if wanted.source_conditions is not unconditional:
+        current = Current(etag_of(record.etag), Timestamp(record.modified), record.tags)
+        verdict = evaluate_source(wanted.source_conditions, current, wanted.source_kind)
+        if verdict is not Verdict.PROCEED:
+            raise Refused(verdict.code, status=verdict.status)
+    _check_reach(record, wanted, now)
+    if wanted.bytes_max is not None and record.size > wanted.bytes_max:
+        raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
+    return record
+
+
+def is_sealed_alike(record: BlobRecord, wanted: CopyBlob) -> bool:
+    """Whether the source's bytes are encrypted as the copy's will be."""
     seal = wanted.new.seal
-    if not is_sealed_by(record, seal) or (seal is not None and wanted.from_elsewhere):
-        raise SealedOtherwise
+    return is_sealed_by(record, seal) and not (seal is not None and wanted.from_elsewhere)
 
 
 def _check_reach(record: BlobRecord, wanted: CopyBlob, now: Timestamp) -> None:
@@ -228,12 +232,7 @@ async def copy_borrowed(
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
     record = borrowed.record
     kind = BlobType.BLOCK if wanted.block_blob else record.kind
-    new = replace(
-        wanted.new,
-        headers=record.headers if wanted.headers is None else wanted.headers,
-        metadata=wanted.new.metadata or record.metadata,
-        tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.new.tags,
-    )
+    new = becoming(wanted, record)
     # Before the old blob lets go of its pieces: it may be the source.
     if anew is None:
         pieces = await _take_hold(tx, home, borrowed, wanted.new.seal)
@@ -250,6 +249,16 @@ async def copy_borrowed(
         made = tiers.rehydrate(made, wanted.new.tier, wanted.priority, tx.now)
     save(tx, home, where.name, made)
     return made
+
+
+def becoming(wanted: CopyBlob, record: BlobRecord) -> NewBlob:
+    """What the copy is created with: the request's, and the source's where it says nothing."""
+    return replace(
+        wanted.new,
+        headers=record.headers if wanted.headers is None else wanted.headers,
+        metadata=wanted.new.metadata or record.metadata,
+        tags=record.tags if wanted.tag_option is TagOption.COPY else wanted.new.tags,
+    )
 
 
 def finished(wanted: CopyBlob, size: int, now: Timestamp) -> CopyState | None:

@@ -116,6 +116,16 @@ async def _writable(tx: Tx, home: Home, page_map: PageMap) -> PageMap:
 # ---- writing
 
 
+def adopt(
+    tx: Tx, home: Home, page_map: PageMap, number: int, pieces: tuple[PagePiece, ...]
+) -> None:
+    """Give a chunk that has no row yet these pieces, whose sources the caller has taken hold of."""
+    change = keys.change(home.generation, page_map.id, page_map.epoch, number)
+    key = keys.chunk(home.generation, page_map.id, number, page_map.epoch)
+    tx.put(home.part, change, b"")
+    tx.put(home.part, key, chunk_pieces.encode(pieces))
+
+
 async def write(tx: Tx, home: Home, page_map: PageMap, start: int, received: Received) -> PageMap:
     """Put a body at `start`; returns what the record holds from now on."""
     page_map = await _writable(tx, home, page_map)
@@ -214,7 +224,8 @@ async def _replace(
             if not pieces and elder is None:
                 return
     if row is None or row.epoch != page_map.epoch:
-        tx.put(home.part, keys.change(home.generation, page_map.id, page_map.epoch, number), b"")
+        adopt(tx, home, page_map, number, pieces)
+        return
     key = keys.chunk(home.generation, page_map.id, number, page_map.epoch)
     tx.put(home.part, key, chunk_pieces.encode(pieces))
 

@@ -35,6 +35,11 @@ class Pin(NamedTuple):
 async def pin(tx: Tx, home: Home, page_map: PageMap) -> Pin:
     """Hold the epoch of a record that this transaction has read."""
     await content.add_holder(tx, home, page_map.epoch)
+    return pin_new(tx, home, page_map)
+
+
+def pin_new(tx: Tx, home: Home, page_map: PageMap) -> Pin:
+    """Hold a map that this transaction has made, until a record does."""
     made = Pin(page_map, tx.stamp(), Timestamp(tx.now + held_for))
     tx.put(home.part, _key(home, made), b"")
     return made
@@ -44,14 +49,26 @@ async def renew(tx: Tx, home: Home, held: Pin) -> Pin:
     """Hold it longer; raises ContentGone if it was overdue and has been swept away."""
     if await tx.get(home.part, _key(home, held)) is None:
         raise content.ContentGone
+    if not await content.is_alive(tx, home):
+        return held._replace(until=Timestamp(tx.now + held_for))
     tx.delete(home.part, _key(home, held))
     longer = held._replace(until=Timestamp(tx.now + held_for))
     tx.put(home.part, _key(home, longer), b"")
     return longer
 
 
+async def hand_over(tx: Tx, home: Home, held: Pin) -> PageMap:
+    """Let a record hold what the pin held; raises ContentGone if it has been swept away."""
+    if await tx.get(home.part, _key(home, held)) is None:
+        raise content.ContentGone
+    tx.delete(home.part, _key(home, held))
+    return held.page_map
+
+
 async def unpin(tx: Tx, home: Home, held: Pin) -> None:
-    """Harmless if it was swept away."""
+    """Harmless if it was swept away; with a deleted container it goes as all its rows do."""
+    if not await content.is_alive(tx, home):
+        return
     if await tx.get(home.part, _key(home, held)) is not None:
         tx.delete(home.part, _key(home, held))
         await content.let_go_of_epoch(tx, home, held.page_map)
@@ -104,6 +121,10 @@ class Holding:
         if self._clock.now() > self._pin.renewal:
             body = partial(renew, home=self._home, held=self._pin)
             self._pin = await self._engine.write((self._home.part,), body)
+
+    @property
+    def pin(self) -> Pin:
+        return self._pin
 
     async def release(self) -> None:
         body = partial(unpin, home=self._home, held=self._pin)
