@@ -45,6 +45,8 @@ cases: Final = (
     Case("Get Blob 4 KiB", "get"),
     Case("Put Blob 4 KiB, If-Match loop", "put_if_match", alone=True),
     Case("Lease acquire and release", "lease", alone=True),
+    Case("Append Block 4 KiB", "append"),
+    Case("Put Page 4 KiB", "put_page"),
 )
 
 
@@ -64,6 +66,11 @@ def prepare(peer: Peer) -> None:
         container.upload_blob("get", b"x" * 4096)
         for number in range(64):
             container.upload_blob(f"lease-{number}", b"x" * 4096)
+        for number in range(32):
+            name = f"append-{number // 16}-{number % 16}"
+            container.get_blob_client(name).create_append_blob()
+        for number in range(8):
+            container.get_blob_client(f"pages-{number}").create_page_blob(64 * _mebibyte)
 
 
 def _run(

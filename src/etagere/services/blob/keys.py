@@ -152,8 +152,14 @@ def all_doomed() -> Range:
     return range_of(_doomed)
 
 
+@lru_cache(maxsize=4096)
+def _of(kind: int, generation: int) -> bytes:
+    """What the keys of one kind of row begin with: the same for one operation after another."""
+    return pack(kind, generation)
+
+
 def blob(generation: int, name: str) -> bytes:
-    return pack(_blob, generation, name)
+    return _of(_blob, generation) + pack(name)
 
 
 def blobs(generation: int) -> Range:
@@ -217,11 +223,11 @@ def unfinished_named(generation: int, prefix: str) -> Range:
 
 
 def data(generation: int, content_id: int) -> bytes:
-    return pack(_data, generation, content_id)
+    return _of(_data, generation) + pack(content_id)
 
 
 def piece_page(generation: int, list_id: int, offset: int) -> bytes:
-    return pack(_pieces, generation, list_id, offset)
+    return _of(_pieces, generation) + pack(list_id, offset)
 
 
 def piece_pages(generation: int, list_id: int) -> Range:
@@ -229,7 +235,7 @@ def piece_pages(generation: int, list_id: int) -> Range:
 
 
 def holders(generation: int, held_id: int) -> bytes:
-    return pack(_holders, generation, held_id)
+    return _of(_holders, generation) + pack(held_id)
 
 
 def garbage(generation: int, moment: int, list_id: int) -> bytes:
@@ -365,19 +371,29 @@ def all_pending(generation: int) -> Range:
 # ---- page maps
 
 
+@lru_cache(maxsize=1024)
+def _chunks_of(generation: int, map_id: int) -> bytes:
+    return pack(_chunks, generation, map_id)
+
+
+@lru_cache(maxsize=1024)
+def _changes_of(generation: int, map_id: int) -> bytes:
+    return pack(_changes, generation, map_id)
+
+
 def chunk(generation: int, map_id: int, number: int, epoch: int) -> bytes:
-    return pack(_chunks, generation, map_id, number, epoch)
+    return _chunks_of(generation, map_id) + pack(number, epoch)
 
 
 def chunk_until(generation: int, map_id: int, number: int, epoch: int) -> Range:
     """A chunk's rows up to an epoch, that included."""
-    begin = pack(_chunks, generation, map_id, number)
+    begin = _chunks_of(generation, map_id) + pack(number)
     return begin, begin + pack(epoch) + b"\0"
 
 
 def chunks(generation: int, map_id: int, first: int, end: int) -> Range:
     """All rows of the chunks [first, end)."""
-    begin = pack(_chunks, generation, map_id)
+    begin = _chunks_of(generation, map_id)
     return begin + pack(first), begin + pack(end)
 
 
@@ -398,12 +414,12 @@ def read_chunk(key: bytes) -> ChunkId:
 
 
 def change(generation: int, map_id: int, epoch: int, number: int) -> bytes:
-    return pack(_changes, generation, map_id, epoch, number)
+    return _changes_of(generation, map_id) + pack(epoch, number)
 
 
 def changes_between(generation: int, map_id: int, after_epoch: int, until_epoch: int) -> Range:
     """The changes of the epochs above one, up to another, that included."""
-    begin = pack(_changes, generation, map_id)
+    begin = _changes_of(generation, map_id)
     return begin + pack(after_epoch) + b"\xff", begin + pack(until_epoch) + b"\xff"
 
 

@@ -139,8 +139,8 @@ async def write(tx: Tx, home: Home, page_map: PageMap, start: int, received: Rec
         low, high = max(start, base), min(end, base + chunk_bytes)
         piece = _keep(tx, home, received, low - start, high - start, low - base)
         row = seen.get(number)
-        pieces = _without(row.pieces() if row else (), piece.start, piece.end, piece)
-        await _replace(tx, home, page_map, number, row, pieces)
+        changed = _without(row.pieces() if row else (), piece.start, piece.end, piece)
+        await _replace(tx, home, page_map, number, row, changed)
     return page_map
 
 
@@ -166,18 +166,30 @@ async def _seen(
     return {row.number: row async for row in seen_rows(tx, home, page_map, first, stop)}
 
 
+class _Changed(NamedTuple):
+    """A chunk's pieces after a change, and those before it that it touched."""
+
+    pieces: tuple[PagePiece, ...]
+    touched: tuple[PagePiece, ...]
+
+    def gone(self) -> set[Source]:
+        """The sources that are not mentioned any more."""
+        return sources(self.touched) - sources(self.pieces) if self.touched else set()
+
+
 def _without(
     pieces: tuple[PagePiece, ...], start: int, end: int, piece: PagePiece | None = None
-) -> tuple[PagePiece, ...]:
+) -> _Changed:
     """A chunk's pieces with [start, end) cleared, or with `piece` there."""
     low = bisect_right(pieces, start, key=_end_of)
     high = bisect_left(pieces, end, key=_start_of)
     added = [] if piece is None else [piece]
-    if low < high:
-        rest = range_map.clear([_calculable(near) for near in pieces[low:high]], start, end).added
+    touched = pieces[low:high]
+    if touched:
+        rest = range_map.clear([_calculable(near) for near in touched], start, end).added
         added += map(_storable, rest)
         added.sort(key=_start_of)
-    return (*pieces[:low], *added, *pieces[high:])
+    return _Changed((*pieces[:low], *added, *pieces[high:]), touched)
 
 
 def _start_of(piece: PagePiece) -> int:
@@ -206,14 +218,15 @@ async def _replace(
     page_map: PageMap,
     number: int,
     row: ChunkRow | None,
-    pieces: tuple[PagePiece, ...],
+    changed: _Changed,
 ) -> None:
     """Give a chunk, of which `row` was seen, other pieces in this epoch."""
+    pieces = changed.pieces
     if row is None and not pieces:
         return
     if row is not None and await _is_mine(tx, home, page_map, row):
         elder = None
-        gone = sources(row.pieces()) - sources(pieces)
+        gone = changed.gone()
         if gone or not pieces:
             elder = await _elder(tx, home, page_map, row)
         if gone and elder is not None:
@@ -308,9 +321,8 @@ async def clear(tx: Tx, home: Home, page_map: PageMap, start: int, end: int) -> 
     for row in rows:
         base = row.number * chunk_bytes
         low, high = max(start - base, 0), min(end - base, chunk_bytes)
-        pieces = row.pieces()
-        remaining = _without(pieces, low, high)
-        if remaining != pieces:
+        remaining = _without(row.pieces(), low, high)
+        if remaining.touched:
             await _replace(tx, home, page_map, row.number, row, remaining)
     return page_map
 
@@ -356,6 +368,11 @@ async def row_until(
 
 
 async def seen_row(tx: ReadTx, home: Home, page_map: PageMap, number: int) -> ChunkRow | None:
+    # Mostly it is the epoch's own, which needs no search.
+    key = keys.chunk(home.generation, page_map.id, number, page_map.epoch)
+    raw = await tx.get(home.part, key)
+    if raw is not None:
+        return ChunkRow(number, page_map.epoch, raw)
     row = await row_until(tx, home, page_map.id, number, page_map.epoch)
     if row is None or is_cut(page_map.cuts, number, row.epoch):
         return None
