@@ -123,6 +123,74 @@ blobs = (
         "<BlockList/>",
     ),
     Row("GetBlockList", "GET", "/con/b", True, False, "usable", False, (("comp", "blocklist"),)),
+    Row(
+        "PutBlob",
+        "PUT",
+        "/con/log",
+        True,
+        True,
+        "enforced",
+        True,
+        (),
+        (("x-ms-blob-type", "AppendBlob"),),
+    ),
+    Row(
+        "PutBlob",
+        "PUT",
+        "/con/disk",
+        True,
+        True,
+        "enforced",
+        True,
+        (),
+        (("x-ms-blob-type", "PageBlob"), ("x-ms-blob-content-length", "512")),
+    ),
+    Row(
+        "PutPage",
+        "PUT",
+        "/con/disk",
+        True,
+        True,
+        "enforced",
+        True,
+        (("comp", "page"),),
+        (("x-ms-page-write", "clear"), ("x-ms-range", "bytes=0-511")),
+    ),
+    Row(
+        "AppendBlock",
+        "PUT",
+        "/con/log",
+        True,
+        True,
+        "enforced",
+        True,
+        (("comp", "appendblock"),),
+        (),
+        "x",
+    ),
+    Row(
+        "AppendBlobSeal",
+        "PUT",
+        "/con/log",
+        True,
+        True,
+        "enforced",
+        True,
+        (("comp", "seal"),),
+    ),
+    Row(
+        "PutPage",
+        "PUT",
+        "/con/disk",
+        True,
+        True,
+        "enforced",
+        True,
+        (("comp", "page"),),
+        (("x-ms-page-write", "update"), ("x-ms-range", "bytes=0-511")),
+        "x" * 512,
+    ),
+    Row("GetPageRanges", "GET", "/con/disk", True, True, "usable", False, (("comp", "pagelist"),)),
 )
 
 rows = (*containers, *blobs)
@@ -132,6 +200,10 @@ rows = (*containers, *blobs)
 def subject(raw: RawClient) -> RawClient:
     assert raw("PUT", "/con", restype="container").status == 201
     assert raw.put_blob("/con/b").status == 201
+    log = {"x-ms-blob-type": "AppendBlob"}
+    assert raw("PUT", "/con/log", b"", log).status == 201
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "1024"}
+    assert raw("PUT", "/con/disk", b"", disk).status == 201
     return raw
 
 
