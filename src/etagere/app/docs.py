@@ -41,6 +41,7 @@ kind = "StorageV2"                        # or BlockBlobStorage, FileStorage
 sku = "Standard_LRS"
 last_access_tracking = false
 share_soft_delete_days = 0
+container_soft_delete_days = 0            # deleted containers can be restored for so long
 
 [bus.sbemulatorns]
 tier = "Standard"

@@ -367,3 +367,50 @@ def test_finding_by_tags(raw: RawClient, container: str) -> None:
     for bad in ("n <> '5'", "n = '5' OR n = '6'", "", "@container = 'x'"):
         reply = raw("GET", "/", comp="blobs", where=bad)
         assert reply.status == 400
+
+
+# ---- containers
+
+
+def test_a_deleted_container_is_restored_while_it_is_retained() -> None:
+    account = dataclasses.replace(development_account(), container_soft_delete_days=2)
+    server = Server(account)
+    raw = RawClient(server.port)
+    raw("PUT", "/things", restype="container")
+    raw.put_blob("/things/a", b"x" * 100_000)
+
+    def deleted() -> tuple[str | None, str | None]:
+        reply = raw("GET", "/", comp="list", include="deleted")
+        item = ET.fromstring(reply.body).find("Containers/Container")
+        return (
+            (None, None) if item is None else (item.findtext("Deleted"), item.findtext("Version"))
+        )
+
+    assert raw("DELETE", "/things", restype="container").status == 202
+    assert raw("GET", "/things/a").code == "ContainerNotFound"
+    assert raw("GET", "/", comp="list").text.count("<Container>") == 0
+    flag, version = deleted()
+    assert flag == "true"
+    headers = {
+        "x-ms-deleted-container-name": "things",
+        "x-ms-deleted-container-version": version,
+    }
+    query = {"restype": "container", "comp": "undelete"}
+    wrong = {**headers, "x-ms-deleted-container-version": "01"}
+    assert raw("PUT", "/things", None, wrong, **query).code == "ContainerNotFound"
+    assert raw("PUT", "/things", None, headers, **query).status == 201
+    assert raw("GET", "/things/a").body == b"x" * 100_000
+    raw("DELETE", "/things", restype="container")
+    raw("PUT", "/things", restype="container")
+    _, version = deleted()
+    headers["x-ms-deleted-container-version"] = version
+    taken = raw("PUT", "/things", None, headers, **query)
+    assert (taken.status, taken.code) == (409, "ContainerAlreadyExists")
+    server.clock.advance(3 * 86_400)
+    server.sweep()
+    server.clock.advance(3600)
+    server.sweep()
+    assert deleted()[0] is None
+    assert server.run(server.extents.usage()).extents == 0
+    raw.close()
+    server.stop()

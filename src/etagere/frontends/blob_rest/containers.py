@@ -119,14 +119,13 @@ async def set_access(call: BlobCall) -> Response:
 
 async def delete(call: BlobCall) -> Response:
     where = call.place()
-    retention = call.properties.container_delete_retention
     await call.blobs.write(
         (where.part, where.account_part),
         partial(
             containers.delete,
             where=where,
             guard=call.guard(),
-            retention_days=retention.days if retention.enabled else 0,
+            retention_days=call.account.container_soft_delete_days,
         ),
     )
     return Response(202)

@@ -38,6 +38,7 @@ class Account:
     sku: str = "Standard_LRS"
     last_access_tracking: bool = False
     share_soft_delete_days: int = 0
+    container_soft_delete_days: int = 0
 
 
 def development_account() -> Account:

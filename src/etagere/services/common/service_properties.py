@@ -61,7 +61,6 @@ class ServiceProperties(msgspec.Struct, frozen=True, array_like=True):
     cors: tuple[CorsRule, ...] = ()
     default_version: str | None = None
     delete_retention: Retention = Retention()
-    container_delete_retention: Retention = Retention()
     static_website: StaticWebsite = StaticWebsite()
 
 
