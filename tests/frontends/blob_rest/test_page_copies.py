@@ -258,3 +258,86 @@ def test_a_container_that_is_deleted_meanwhile(
         server.sweep()
     assert server.problems() == []
     everything_goes(raw, server, disk)
+
+
+# ---- incremental copies
+
+
+def follow(
+    raw: RawClient, server: Server, source: str, moment: str, path: str = "/things/copy"
+) -> Reply:
+    url = f"{server.url}{source}?{f'snapshot={moment}&' if moment else ''}{raw.sas}"
+    return raw("PUT", path, None, {"x-ms-copy-source": url}, comp="incrementalcopy")
+
+
+def test_following_a_blob_from_snapshot_to_snapshot(
+    raw: RawClient, server: Server, disk: str
+) -> None:
+    path = "/things/copy"
+    taken, copied = [], []
+    for turn in range(3):
+        assert write(raw, disk, turn * chunk, bytes((turn + 1,)) * 512).status == 201
+        taken.append(snapshot(raw, disk))
+        done = follow(raw, server, disk, taken[-1])
+        assert (done.status, done.headers["x-ms-copy-status"]) == (202, "success"), done.text
+        head = raw("HEAD", path)
+        assert head.etag == done.etag
+        assert head.headers["x-ms-incremental-copy"] == "true"
+        copied.append(head.headers["x-ms-copy-destination-snapshot"])
+    assert len(set(copied)) == 3
+    for source, destination in zip(taken, copied, strict=True):
+        assert content(raw, path, snapshot=destination) == content(raw, disk, snapshot=source)
+        assert ranges(raw, path, snapshot=destination) == ranges(raw, disk, snapshot=source)
+    listed = raw("GET", "/things", restype="container", comp="list", include="copy,snapshots").text
+    assert listed.count("<IncrementalCopy>true</IncrementalCopy>") == 4
+    assert f"<CopyDestinationSnapshot>{copied[-1]}</CopyDestinationSnapshot>" in listed
+    between = raw("GET", path, comp="pagelist", snapshot=copied[1], prevsnapshot=copied[0])
+    assert (between.status, between.code) == (409, "PreviousSnapshotOperationNotSupported")
+    everything_goes(raw, server, disk, path)
+
+
+def test_only_copies_write_to_what_follows(raw: RawClient, server: Server, disk: str) -> None:
+    path = "/things/copy"
+    assert follow(raw, server, disk, snapshot(raw, disk)).status == 202
+    before = content(raw, path)
+    for refused in (
+        write(raw, path, 0, b"x" * 512),
+        clear(raw, path, 0, 512),
+        create(raw, path, 512),
+        raw("PUT", path, comp="snapshot"),
+        raw("PUT", path, None, {"x-ms-blob-content-length": "512"}, comp="properties"),
+        copy(raw, server, disk, path),
+    ):
+        assert (refused.status, refused.code) == (409, "OperationNotAllowedOnIncrementalCopyBlob")
+    assert raw("PUT", path, None, {"x-ms-meta-c": "d"}, comp="metadata").status == 200
+    assert raw("HEAD", path).headers["x-ms-incremental-copy"] == "true"
+    assert content(raw, path) == before
+    assert follow(raw, server, disk, snapshot(raw, disk)).status == 202
+
+
+def test_what_cannot_be_followed(raw: RawClient, server: Server, disk: str) -> None:
+    first, second = snapshot(raw, disk), snapshot(raw, disk)
+    other = "/things/other"
+    assert create(raw, other, 512).status == 201
+    others = snapshot(raw, other)
+    assert raw.put_blob("/things/block").status == 201
+    blocks = snapshot(raw, "/things/block")
+    for source, moment, path, status, code in (
+        (disk, "", "/things/copy", 409, "IncrementalCopySourceMustBeSnapshot"),
+        (disk, "2001-01-01T00:00:00.0000000Z", "/things/copy", 404, "BlobNotFound"),
+        ("/things/block", blocks, "/things/copy", 409, "InvalidSourceBlobType"),
+        (disk, second, "/things/copy", 202, ""),
+        (disk, second, "/things/copy", 409, "IncrementalCopyOfEarlierVersionSnapshotNotAllowed"),
+        (disk, first, "/things/copy", 409, "IncrementalCopyOfEarlierVersionSnapshotNotAllowed"),
+        (other, others, "/things/copy", 409, "IncrementalCopyBlobMismatch"),
+        (disk, second, other, 409, "IncrementalCopyBlobMismatch"),
+        (disk, second, "/things/block", 409, "InvalidBlobType"),
+    ):
+        reply = follow(raw, server, source, moment, path)
+        assert (reply.status, reply.code) == (status, code)
+    elsewhere = {"x-ms-copy-source": "http://elsewhere.invalid/c/b?snapshot=x"}
+    reply = raw("PUT", "/things/far", None, elsewhere, comp="incrementalcopy")
+    assert (reply.status, reply.code) == (409, "InvalidSourceBlobUrl")
+    missing = raw("PUT", "/things/far", None, comp="incrementalcopy")
+    assert (missing.status, missing.code) == (400, "MissingRequiredHeader")
+    assert server.problems() == []

@@ -189,6 +189,29 @@ def test_versions_keep_what_was(disk: BlobClient, service: BlobServiceClient) ->
     assert contents == [b"a" * 512, b"b" * 512, bytes(512)]
 
 
+def test_copies_and_incremental_copies(disk: BlobClient, service: BlobServiceClient) -> None:
+    disk.upload_page(b"a" * 512, 0, 512)
+    first = disk.create_snapshot()["snapshot"]
+    disk.upload_page(b"b" * 512, mebibyte, 512)
+    second = disk.create_snapshot()["snapshot"]
+    whole = service.get_blob_client("disks", "whole")
+    assert whole.start_copy_from_url(disk.url)["copy_status"] == "success"
+    assert ranges(whole) == [(0, 511, False), (mebibyte, mebibyte + 511, False)]
+    follower = service.get_blob_client("disks", "follower")
+    for moment in (first, second):
+        url = f"{disk.url}?snapshot={moment}"
+        assert follower.start_copy_from_url(url, incremental_copy=True)["copy_status"] == "success"
+    properties = follower.get_blob_properties()
+    assert properties.copy.incremental_copy is True
+    latest = service.get_blob_client(
+        "disks", "follower", snapshot=properties.copy.destination_snapshot
+    )
+    assert ranges(latest) == ranges(whole)
+    with pytest.raises(ResourceExistsError) as refused:
+        follower.upload_page(b"c" * 512, 0, 512)
+    assert refused.value.error_code == "OperationNotAllowedOnIncrementalCopyBlob"
+
+
 def test_content_that_is_validated_in_segments(disk: BlobClient) -> None:
     data = bytes(range(256)) * 8192
     disk.upload_page(data, 0, len(data), validate_content="crc64")

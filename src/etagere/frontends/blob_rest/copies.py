@@ -46,6 +46,7 @@ from etagere.kernel.conditions import (
 )
 from etagere.services.blob import block_blobs, copies, page_copies, remote_copies, resealing
 from etagere.services.blob.copies import CopyBlob, PagesNotShared, SealedOtherwise, TagOption
+from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.records import BlobRecord
 
 sync_bytes_max: Final = 256 * 1024 * 1024
@@ -110,6 +111,29 @@ async def copy_from_url(call: BlobCall) -> Response:
         record = await _put_taken(call, taken, wanted, copied=True)
         return Response(202, _copied(record))
     record = await _copy_own(call, source, wanted)
+    return Response(202, _copied(record))
+
+
+async def copy_incrementally(call: BlobCall) -> Response:
+    """Incremental Copy Blob: a page blob's next snapshot, into a blob that follows it."""
+    must_be_empty(call)
+    where, guard = call.base(), call.guard()
+    check_blob_name(where.name)
+    source = await find_source(call, same_account_is_enough=True)
+    if isinstance(source, OtherUrl):
+        raise Refused("InvalidSourceBlobUrl")
+    url = required(call.request, "x-ms-copy-source")
+    seal = await seal_of(call)
+    wanted = CopyBlob(
+        copy_id=call.blobs.entropy.uuid(),
+        source_url=url,
+        new=NewBlob(may_overwrite=call.grant.may_overwrite, seal=seal),
+        from_elsewhere=source.account != call.account.name,
+    )
+    unlock = unlocking(call, source.account, None)
+    record = await page_copies.follow(
+        call.blobs, source.where, where, guard, wanted, call.keeping(), unlock
+    )
     return Response(202, _copied(record))
 
 

@@ -143,6 +143,10 @@ def copy_headers(state: CopyState) -> dict[str, str]:
         headers["x-ms-copy-completion-time"] = format_http_date(Timestamp(state.completed))
     if state.description:
         headers["x-ms-copy-status-description"] = state.description
+    if state.incremental:
+        headers["x-ms-incremental-copy"] = "true"
+        snapshot = format_iso(Timestamp(state.destination_snapshot))
+        headers["x-ms-copy-destination-snapshot"] = snapshot
     return headers
 
 
@@ -312,7 +316,14 @@ def _copy_properties(state: CopyState) -> str:
         + xml.element("CopyStatusDescription", state.description or None)
         + xml.element("CopyProgress", f"{state.done}/{state.total}")
         + xml.element("CopyCompletionTime", completed)
-        + ("<IncrementalCopy>true</IncrementalCopy>" if state.incremental else "")
+        + (_incremental(state) if state.incremental else "")
+    )
+
+
+def _incremental(state: CopyState) -> str:
+    snapshot = format_iso(Timestamp(state.destination_snapshot))
+    return "<IncrementalCopy>true</IncrementalCopy>" + xml.element(
+        "CopyDestinationSnapshot", snapshot
     )
 
 

@@ -113,6 +113,12 @@ def must_be(record: BlobRecord, kind: BlobType) -> None:
         raise Refused("InvalidBlobType")
 
 
+def must_take_writes(record: BlobRecord) -> None:
+    """Refuse to write to what only incremental copies write to."""
+    if record.copy is not None and record.copy.incremental:
+        raise Refused("OperationNotAllowedOnIncrementalCopyBlob")
+
+
 class Leased(NamedTuple):
     record: BlobRecord
     change: LeaseChange

@@ -25,7 +25,15 @@ from etagere.kernel.lease import LeaseKind, Use, use
 from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import content, keys, tag_index
-from etagere.services.blob.blobs import Where, drop_staged, find, must_exist, save, stand
+from etagere.services.blob.blobs import (
+    Where,
+    drop_staged,
+    find,
+    must_exist,
+    must_take_writes,
+    save,
+    stand,
+)
 from etagere.services.blob.content import Home, sweep_topic
 from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_read, admit_write
@@ -163,6 +171,7 @@ async def snapshot(
     else:
         admit_write(None, conditions, tx.now, WriteKind.UPDATE)
     record = must_exist(standing.record)
+    must_take_writes(record)
     must_be_online(record, tx.now)
     must_match(record, seal)
     moment = tx.stamp()

@@ -16,7 +16,15 @@ from etagere.kernel.lease import Lease
 from etagere.kernel.ranges import Slice, require_pages
 from etagere.kv.contract import Tx
 from etagere.services.blob import page_map
-from etagere.services.blob.blobs import Standing, Where, must_be, must_exist, save, stand
+from etagere.services.blob.blobs import (
+    Standing,
+    Where,
+    must_be,
+    must_exist,
+    must_take_writes,
+    save,
+    stand,
+)
 from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.encryption import must_match
 from etagere.services.blob.guard import Guard, admit_write
@@ -61,6 +69,8 @@ async def put(
     standing = await stand(tx, where)
     home, old = standing.home, standing.record
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
+    if old is not None:
+        must_take_writes(old)
     await make_way(tx, home, where.name, old, wanted, BlobType.PAGE, keeping)
     record = new_record(tx, home, where.name, old, wanted, BlobType.PAGE, lease, keeping, size=size)
     record.page_map = page_map.create(tx, home)
@@ -104,6 +114,7 @@ async def _admit(
     lease = admit_write(standing.record, guard, tx.now, WriteKind.UPDATE)
     record = must_exist(standing.record)
     must_be(record, BlobType.PAGE)
+    must_take_writes(record)
     conditions.check(record.sequence)
     require_pages(pages, record.size)
     must_be_mutable(record, tx.now)
@@ -165,6 +176,7 @@ async def set_properties(
     lease = admit_write(standing.record, guard, tx.now, WriteKind.SET_PROPERTIES)
     record = must_exist(standing.record)
     must_be(record, BlobType.PAGE)
+    must_take_writes(record)
     must_be_mutable(record, tx.now)
     sequence = wanted.applied_to(record.sequence)
     kept = record.page_map

@@ -13,11 +13,18 @@ the process dies, both pins run out and the sweep removes what was built.
 
 Inside one container pieces are shared as they are.  Into another one extents are, and what is
 inline is written again; where the copy is encrypted otherwise, everything is.
+
+An incremental copy (Azure: 'Incremental Copy Blob') follows a blob from one of its snapshots to the
+next: each is copied into a blob that nothing else writes to, and kept as a snapshot of it.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Final, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
 
 from etagere.base.errors import Refused
 from etagere.extents import references
@@ -26,7 +33,7 @@ from etagere.extents.encryption import Seal, SealedExtents
 from etagere.kernel.conditions import WriteKind
 from etagere.kv.contract import ReadTx, Tx
 from etagere.services.blob import content, keys, page_map, page_pins
-from etagere.services.blob.blobs import Where, find, must_be, save, stand
+from etagere.services.blob.blobs import Where, find, must_be, must_take_writes, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.copies import (
     CopyBlob,
@@ -42,7 +49,14 @@ from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
 from etagere.services.blob.page_map import Source, seen_rows, sources
 from etagere.services.blob.page_pins import Holding, Pin
-from etagere.services.blob.records import BlobRecord, BlobType, PageMap, PagePiece, Piece
+from etagere.services.blob.records import (
+    BlobRecord,
+    BlobType,
+    PageMap,
+    PagePiece,
+    Piece,
+    blobs,
+)
 from etagere.services.blob.service import BlobService
 
 rows_per_step: Final = 256
@@ -81,6 +95,18 @@ class _Carried(NamedTuple):
     data: bytes | None
 
 
+class _Finish(NamedTuple):
+    """What a finished copy becomes: see `_finish`."""
+
+    where: Where
+    guard: Guard
+    wanted: CopyBlob
+    keeping: Keeping
+
+
+Become = Callable[[Tx, _Finish, BlobRecord, Home, Pin], Awaitable[BlobRecord]]
+
+
 async def copy(
     service: BlobService,
     source: Where,
@@ -92,7 +118,37 @@ async def copy(
     unlock: Unlock,
 ) -> BlobRecord:
     """Copy a page blob of this server; `key_sha256` is of the key that came for the source."""
-    await service.read(partial(_admit, where=where, guard=guard, wanted=wanted))
+    aim = _Finish(where, guard, wanted, keeping)
+    await service.read(partial(_admit, aim=aim))
+    return await _build(service, source, aim, _finish, key_sha256, unlock)
+
+
+async def follow(
+    service: BlobService,
+    source: Where,
+    where: Where,
+    guard: Guard,
+    wanted: CopyBlob,
+    keeping: Keeping,
+    unlock: Unlock,
+) -> BlobRecord:
+    """Incremental Copy Blob: the copy becomes what a later snapshot of its source is."""
+    if not source.snapshot:
+        raise Refused("IncrementalCopySourceMustBeSnapshot")
+    aim = _Finish(where, guard, wanted, keeping)
+    await service.read(partial(_admit_following, aim=aim))
+    return await _build(service, source, aim, _finish_following, b"", unlock)
+
+
+async def _build(
+    service: BlobService,
+    source: Where,
+    aim: _Finish,
+    become: Become,
+    key_sha256: bytes,
+    unlock: Unlock,
+) -> BlobRecord:
+    part, wanted = aim.where.part, aim.wanted
     opened = await service.write((source.part,), partial(_open, where=source, wanted=wanted))
     reading = Holding(service.engine, service.clock, opened.home, opened.pin)
     try:
@@ -102,7 +158,7 @@ async def copy(
             must_open(opened.record, key_sha256)
             seal = await unlock(opened.record) if _is_sealed(opened.record) else None
             anew = True
-        begun = await service.write((where.part,), partial(_begin, where=where))
+        begun = await service.write((part,), partial(_begin, where=aim.where))
         building = Holding(service.engine, service.clock, begun.home, begun.pin)
         try:
             at: int | None = 0
@@ -110,19 +166,12 @@ async def copy(
                 at = await _step(service, opened, begun, wanted, at, seal, anew=anew)
                 await reading.keep()
                 await building.keep()
-            return await service.write(
-                (where.part,),
-                partial(
-                    _finish,
-                    where=where,
-                    guard=guard,
-                    wanted=wanted,
-                    keeping=keeping,
-                    source=opened.record,
-                    built_in=begun.home,
-                    built=building.pin,
-                ),
-            )
+            made = opened.record
+
+            async def finish(tx: Tx) -> BlobRecord:
+                return await become(tx, aim, made, begun.home, building.pin)
+
+            return await service.write((part,), finish)
         except BaseException:
             await building.release()
             raise
@@ -134,12 +183,13 @@ def _is_sealed(record: BlobRecord) -> bool:
     return bool(record.scope or record.key_sha256)
 
 
-async def _admit(tx: ReadTx, where: Where, guard: Guard, wanted: CopyBlob) -> None:
+async def _admit(tx: ReadTx, aim: _Finish) -> None:
     """Refuse early what `_finish` would refuse."""
-    old = (await stand(tx, where)).record
-    admit_write(old, guard, tx.now, WriteKind.CREATE)
+    old = (await stand(tx, aim.where)).record
+    admit_write(old, aim.guard, tx.now, WriteKind.CREATE)
     if old is not None:
-        if not wanted.new.may_overwrite:
+        must_take_writes(old)
+        if not aim.wanted.new.may_overwrite:
             raise Refused("UnauthorizedBlobOverwrite")
         must_be(old, BlobType.PAGE)
 
@@ -148,8 +198,7 @@ async def _open(tx: Tx, where: Where, wanted: CopyBlob) -> _Opened:
     standing = await find(tx, where)
     record = admit_source(standing.record, wanted, tx.now)
     if record.page_map is None:
-        # A moment ago it was a page blob: it has been deleted and made anew since.
-        raise Refused("BlobNotFound")
+        raise Refused("InvalidSourceBlobType")
     held = await page_pins.pin(tx, standing.home, record.page_map)
     return _Opened(record, standing.home, record.page_map, held)
 
@@ -280,27 +329,65 @@ def _stored(tx: Tx, home: Home, carried: _Carried, seal: Seal | None) -> PagePie
 
 
 async def _finish(
-    tx: Tx,
-    where: Where,
-    guard: Guard,
-    wanted: CopyBlob,
-    keeping: Keeping,
-    source: BlobRecord,
-    built_in: Home,
-    built: Pin,
+    tx: Tx, aim: _Finish, source: BlobRecord, built_in: Home, built: Pin
 ) -> BlobRecord:
-    standing = await stand(tx, where)
-    home, old = standing.home, standing.record
+    """The record of the copy, in place of what was there."""
+    standing = await stand(tx, aim.where)
+    home, old, name = standing.home, standing.record, aim.where.name
     await _must_be_there(tx, built_in)
-    lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
-    new = becoming(wanted, source)
+    lease = admit_write(old, aim.guard, tx.now, WriteKind.CREATE)
+    new = becoming(aim.wanted, source)
     kept = await page_pins.hand_over(tx, home, built)
-    await make_way(tx, home, where.name, old, new, BlobType.PAGE, keeping)
-    made = new_record(
-        tx, home, where.name, old, new, BlobType.PAGE, lease, keeping, size=source.size
-    )
+    await make_way(tx, home, name, old, new, BlobType.PAGE, aim.keeping)
+    made = new_record(tx, home, name, old, new, BlobType.PAGE, lease, aim.keeping, size=source.size)
     made.page_map = kept
     made.sequence = source.sequence
-    made.copy = finished(wanted, source.size, tx.now)
-    save(tx, home, where.name, made)
+    made.copy = finished(aim.wanted, source.size, tx.now)
+    save(tx, home, name, made)
+    return made
+
+
+# ---- following a blob from snapshot to snapshot
+
+
+async def _admit_following(tx: ReadTx, aim: _Finish) -> None:
+    old = (await stand(tx, aim.where)).record
+    admit_write(old, aim.guard, tx.now, WriteKind.CREATE)
+    _must_follow(old, aim.wanted.source_url)
+
+
+def _must_follow(old: BlobRecord | None, url: str) -> None:
+    """The copy, if there is one, is of the same blob, and of an earlier snapshot."""
+    if old is None:
+        return
+    must_be(old, BlobType.PAGE)
+    blob, moment = _blob_and_snapshot(url)
+    if old.copy is None or not old.copy.incremental:
+        raise Refused("IncrementalCopyBlobMismatch")
+    old_blob, old_moment = _blob_and_snapshot(old.copy.source)
+    if blob != old_blob:
+        raise Refused("IncrementalCopyBlobMismatch")
+    if moment <= old_moment:
+        raise Refused("IncrementalCopyOfEarlierVersionSnapshotNotAllowed")
+
+
+def _blob_and_snapshot(url: str) -> tuple[str, str]:
+    """A snapshot's URL in two, whichever name the host has; moments sort as their text does."""
+    parts = urlsplit(url)
+    return unquote(parts.path), parse_qs(parts.query).get("snapshot", [""])[0]
+
+
+async def _finish_following(
+    tx: Tx, aim: _Finish, source: BlobRecord, built_in: Home, built: Pin
+) -> BlobRecord:
+    _must_follow((await stand(tx, aim.where)).record, aim.wanted.source_url)
+    made = await _finish(tx, aim, source, built_in, built)
+    assert made.copy is not None
+    moment = tx.stamp()
+    made.copy = msgspec.structs.replace(made.copy, incremental=True, destination_snapshot=moment)
+    save(tx, built_in, aim.where.name, made)
+    await content.share(tx, built_in, made)
+    taken = msgspec.structs.replace(made, snapshot=moment, version=0, lease=None)
+    row = keys.snapshot(built_in.generation, aim.where.name, moment)
+    tx.put(built_in.part, row, blobs.encode(taken))
     return made

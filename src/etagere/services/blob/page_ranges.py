@@ -174,5 +174,7 @@ async def _previous(tx: ReadTx, where: Where, current: PageMap, previous: int) -
     if record is None or record.page_map is None:
         raise Refused("PreviousSnapshotNotFound")
     if record.page_map.id != current.id:
+        if record.copy is not None and record.copy.incremental:
+            raise Refused("PreviousSnapshotOperationNotSupported")
         raise Refused("BlobOverwritten")
     return record.page_map

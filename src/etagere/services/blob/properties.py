@@ -61,8 +61,9 @@ async def change(
     stamp = tx.stamp()
     if await keep_before_change(tx, home, name, record, keeping):
         fields["version"] = stamp
+    copied = record.copy if record.copy is not None and record.copy.incremental else None
     changed = msgspec.structs.replace(
-        record, etag=stamp, modified=tx.now, lease=lease, copy=None, **fields
+        record, etag=stamp, modified=tx.now, lease=lease, copy=copied, **fields
     )
     save(tx, home, name, changed)
     return changed
