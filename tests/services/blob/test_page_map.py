@@ -1,7 +1,10 @@
 """What page maps cost and leave behind."""
 
+from typing import Any
+
 import pytest
 
+from etagere.kv.overlay import SnapshotTx
 from etagere.services.blob.history import Snapshots
 
 from .page_driver import PageDriver, make_steps_small, page, pages_per_chunk
@@ -217,3 +220,31 @@ async def test_deleting_the_blob_leaves_its_snapshots_map(disk: PageDriver) -> N
     await disk.delete(Snapshots.INCLUDE)
     await let_go(disk)
     assert await rows_of(disk, "CHUNK", "CHANGE", "EPOCH", "UNHELD", "DATA", "HOLDERS") == []
+
+
+async def test_rows_that_are_not_seen_count_as_work(
+    disk: PageDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what was cut off, nor what came after a snapshot, is passed over in one look."""
+    taken = await disk.snapshot()
+    await fill(disk, 0, 8)
+    looks: list[SnapshotTx] = []
+    rows: list[int] = []
+    scan = SnapshotTx.scan
+
+    async def counted(self: SnapshotTx, *bounds: Any, **options: Any) -> Any:
+        found = await scan(self, *bounds, **options)
+        if not looks or looks[-1] is not self:
+            looks.append(self)
+            rows.append(0)
+        rows[-1] += len(found)
+        return found
+
+    monkeypatch.setattr(SnapshotTx, "scan", counted)
+    assert await disk.read(taken, 0, 8 * chunk) == bytes(8 * chunk)
+    assert await disk.written(taken, 0, 8 * chunk, None) == []
+    await disk.clear(0, 8 * chunk)
+    assert await disk.read(0, 0, 8 * chunk) == bytes(8 * chunk)
+    assert await disk.written(0, 0, 8 * chunk, None) == []
+    assert len(looks) > 8
+    assert max(rows) <= 6  # two chunks, and the beginning of the next, three rows at a time

@@ -47,7 +47,7 @@ from etagere.services.blob.download import Unlock
 from etagere.services.blob.encryption import must_open
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.history import Keeping
-from etagere.services.blob.page_map import Source, seen_rows, sources
+from etagere.services.blob.page_map import Source, sources, walk
 from etagere.services.blob.page_pins import Holding, Pin
 from etagere.services.blob.records import (
     BlobRecord,
@@ -241,7 +241,7 @@ async def _step(
 async def _share_some(tx: Tx, home: Home, old: PageMap, made: PageMap, at: int) -> int | None:
     await _must_be_there(tx, home)
     rows = 0
-    async for row in seen_rows(tx, home, old, at, _end_of_chunks):
+    async for row in walk(tx, home, old, at, _end_of_chunks):
         if rows == rows_per_step:
             return row.number
         rows += 1
@@ -269,7 +269,7 @@ async def _read_some(tx: ReadTx, opened: _Opened, at: int, *, anew: bool) -> _Ba
     chunks: list[tuple[int, tuple[PagePiece, ...]]] = []
     inline: dict[int, bytes] = {}
     size = 0
-    async for row in seen_rows(tx, home, opened.page_map, at, _end_of_chunks):
+    async for row in walk(tx, home, opened.page_map, at, _end_of_chunks):
         if len(chunks) == rows_per_step or size >= bytes_per_step:
             return _Batch(chunks, inline, row.number)
         pieces = row.pieces()

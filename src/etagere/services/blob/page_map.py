@@ -83,9 +83,11 @@ class ChunkRow(NamedTuple):
     number: int
     epoch: int
     raw: bytes
+    seen: bool = True
+    """False where the chunk has rows, but none that the epoch in question sees."""
 
     def pieces(self) -> tuple[PagePiece, ...]:
-        return chunk_pieces.decode(self.raw)
+        return chunk_pieces.decode(self.raw) if self.seen else ()
 
 
 def create(tx: Tx, home: Home) -> PageMap:
@@ -311,10 +313,13 @@ async def clear(tx: Tx, home: Home, page_map: PageMap, start: int, end: int) -> 
     """Make [start, end) zeros; returns what the record holds from now on."""
     first, stop = start // chunk_bytes, -(-end // chunk_bytes)
     rows: list[ChunkRow] = []
-    async for row in seen_rows(tx, home, page_map, first, stop):
-        rows.append(row)
-        if len(rows) > rows_cleared_max and len(page_map.cuts) < cuts_max:
+    looked_at = 0
+    async for row in walk(tx, home, page_map, first, stop):
+        looked_at += 1
+        if looked_at > rows_cleared_max and len(page_map.cuts) < cuts_max:
             return await _cut(tx, home, page_map, start, end)
+        if row.seen:
+            rows.append(row)
     if not rows:
         return page_map
     page_map = await _writable(tx, home, page_map)
@@ -383,6 +388,16 @@ async def seen_rows(
     tx: ReadTx, home: Home, page_map: PageMap, first: int, stop: int
 ) -> AsyncIterator[ChunkRow]:
     """The rows of chunks [first, stop) that an epoch sees, in order."""
+    async for row in walk(tx, home, page_map, first, stop):
+        if row.seen:
+            yield row
+
+
+async def walk(
+    tx: ReadTx, home: Home, page_map: PageMap, first: int, stop: int
+) -> AsyncIterator[ChunkRow]:
+    """The same, and where a chunk has only rows that the epoch does not see, one that says so: who
+    looks at very many chunks counts these too."""
     best: ChunkRow | None = None
     begin, end = keys.chunks(home.generation, page_map.id, first, stop)
     more = True
@@ -396,6 +411,8 @@ async def seen_rows(
                 best = None
             if epoch <= page_map.epoch and not is_cut(page_map.cuts, number, epoch):
                 best = ChunkRow(number, epoch, raw)
+            elif best is None:
+                best = ChunkRow(number, epoch, b"", seen=False)
         if more:
             begin = after(rows[-1][0])
     if best is not None:

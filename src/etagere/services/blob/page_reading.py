@@ -22,7 +22,7 @@ from etagere.services.blob.page_map import (
     pieces_of,
     rows_per_scan,
     seen_row,
-    seen_rows,
+    walk,
 )
 from etagere.services.blob.records import Cut, PageMap
 
@@ -41,7 +41,7 @@ async def stretch(tx: ReadTx, home: Home, page_map: PageMap, start: int, end: in
     """The first parts of [start, end), zeros where nothing was written."""
     parts: list[Part] = []
     at, held, rows = start, 0, 0
-    async for row in seen_rows(tx, home, page_map, *_chunks_of(start, end)):
+    async for row in walk(tx, home, page_map, *_chunks_of(start, end)):
         if rows == rows_per_step:
             # Many rows and little to send: what lies before this one is zeros.
             _fill(parts, at, row.number * chunk_bytes)
@@ -91,7 +91,7 @@ async def runs_step(
     may go on in the next step."""
     found: list[Run] = []
     rows = 0
-    async for row in seen_rows(tx, home, page_map, *_chunks_of(start, end)):
+    async for row in walk(tx, home, page_map, *_chunks_of(start, end)):
         if rows == rows_per_step or len(found) > limit:
             return RunsStep(found, row.number * chunk_bytes)
         rows += 1
@@ -205,6 +205,6 @@ async def _in_epoch(
 async def _under_cut(
     tx: ReadTx, home: Home, old: PageMap, cut: Cut, first: int, stop: int
 ) -> AsyncIterator[int]:
-    """What an older epoch sees where later ones have cut."""
-    async for row in seen_rows(tx, home, old, max(first, cut.first), min(stop, cut.end)):
+    """The chunks in which an older epoch may see something where later ones have cut."""
+    async for row in walk(tx, home, old, max(first, cut.first), min(stop, cut.end)):
         yield row.number
