@@ -88,6 +88,7 @@ class Bus:
             at.clock,
             at.entropy,
             TokenPolicy(self._find_rule, trust_bearer=trust),
+            wall=at.wall,
         )
         if hasattr(self, "_amqp"):
             self._amqp.bus = shared

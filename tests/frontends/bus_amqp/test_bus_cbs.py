@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from asking import Node, sas
-from bus_server import Bus
+from bus_server import Bus, RealClock, start, stop
 from raw_amqp import RawClient, data_message
 
 from etagere.base.clock import seconds
@@ -210,6 +210,35 @@ async def test_a_token_renewed_in_time_keeps_them(bus: Bus, client: RawClient) -
     await cbs.put_token(sas(uri), uri)
     bus.clock.advance(seconds(20))
     await client.send_accepted(data_message())
+
+
+async def test_moving_the_server_s_clock_makes_no_token_old() -> None:
+    """Clients sign the real time, whatever a tester makes of the server's."""
+    bus = await start(wall=RealClock())
+    clients = [await RawClient.open(bus.port)]
+    try:
+        await bus.broker.administration.create(QueueDescription(name="q"))
+        cbs = await Node.open(clients[0], "$cbs")
+        await cbs.put_token(sas(uri, expiry=int(time.time()) + 100), uri)
+        await clients[0].attach("q")
+        bus.clock.advance(seconds(300))
+        await clients[0].send_accepted(data_message())
+        bus.clock.advance(seconds(7_200))
+        clients.append(await RawClient.open(bus.port))
+        cbs = await Node.open(clients[1], "$cbs")
+        soon = int(time.time()) + 2
+        answer = await cbs.put_token(sas(uri, expiry=soon), uri)
+        assert answer.application["status-code"] == 202
+        await clients[1].attach("q")
+        # It ends with real time, and not a moment before.
+        detach = await clients[1].until(Detach)
+        assert time.time() >= soon
+        assert detach.error is not None
+        assert "ExpiredToken" in (detach.error.description or "")
+    finally:
+        for client in clients:
+            client.hang_up()
+        await stop(bus)
 
 
 async def test_the_namespace_has_no_management(client: RawClient) -> None:

@@ -103,13 +103,14 @@ async def start(
     idle: IdleLimits | None = None,
     sockets: SocketLimits | None = None,
     tls: ssl.SSLContext | None = None,
+    wall: RealClock | None = None,
 ) -> Bus:
     clock, entropy = VirtualClock(), SystemEntropy()
     timers = Timers(clock)
     engine = MemoryEngine(clock)
     broker = await Broker.open(engine, clock, entropy, AmqpSections(), timers)
     policy = TokenPolicy(lambda path, name: rules.get((path, name)), check=check)
-    shared = BusServer(broker, clock, entropy, policy, idle=idle or IdleLimits())
+    shared = BusServer(broker, clock, entropy, policy, idle=idle or IdleLimits(), wall=wall)
     server = AmqpServer(shared, clock, timers, sockets)
     web = HttpServer()
     upgrader = bus_upgrader(server)

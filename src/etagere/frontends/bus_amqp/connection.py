@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
 from etagere.auth.bus_sas import listen, send
-from etagere.base.clock import Clock, Timestamp, ticks_per_second
+from etagere.base.clock import Clock, Timestamp, ticks_per_second, timestamp_never
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
@@ -91,6 +91,8 @@ class BusServer:
     limits: Limits | None = None
     """None for those of the broker's tier."""
     idle: IdleLimits = field(default_factory=IdleLimits)
+    wall: Clock | None = None
+    """The time that clients sign, by which tokens run out; None for `clock`."""
 
 
 _standard_limits: Final = Limits()
@@ -121,6 +123,7 @@ class BusConnection:
             self.grants.allow_everything()
         limits = limits_of(server.broker.tier) if server.limits is None else server.limits
         self.engine = Connection(f"{server.entropy.uuid()}_G0", limits, now)
+        self._wall: Clock = server.clock if server.wall is None else server.wall
         self._sasl = SaslJudge(server.policy, self.grants, certified=certified)
         self._tracker: LinkTracker | None = None
         self._handlers: dict[int, LinkHandler] = {}
@@ -182,7 +185,7 @@ class BusConnection:
         return self.entropy.token(16).hex()
 
     def allows(self, right: str, path: str) -> bool:
-        return self.grants.allows(right, path, self.now)
+        return self.grants.allows(right, path, self._wall.now())
 
     def touch(self, link_name: object) -> None:
         if isinstance(link_name, str):
@@ -468,7 +471,7 @@ class BusConnection:
         if route.kind is RouteKind.cbs:
             return ""
         path = route.node
-        if not self.grants.knows(path, self.now):
+        if not self.grants.knows(path, self._wall.now()):
             raise Refused(
                 errors.unauthorized,
                 message="Unauthorized access. A token is required to perform this operation.",
@@ -493,8 +496,9 @@ class BusConnection:
         state: DeliveryState | None,  # noqa: ARG002
     ) -> None:
         """`$cbs`.  Tokens take no part in transactions, whatever `state` says."""
+        now = self._wall.now()
         response = put_token(
-            request, self.grants, self.server.policy, self.broker, self.now, self.speaker
+            request, self.grants, self.server.policy, self.broker, now, self.speaker
         )
         self._alarm_stale = True  # the token runs out some time
         if self.grants and self._tracker is not None:
@@ -520,7 +524,7 @@ class BusConnection:
 
     def _next_due(self) -> Timestamp | None:
         """The earliest moment at which something may have to be done."""
-        moments = [self.engine.get_timer(), self.grants.next_expiry()]
+        moments = [self.engine.get_timer(), self._next_expiry()]
         if self._tracker is not None:
             closing = self._tracker.due()
             if closing is not None:
@@ -530,6 +534,16 @@ class BusConnection:
             moments.append(self._link_due(idle))
         return min((moment for moment in moments if moment is not None), default=None)
 
+    def _next_expiry(self) -> Timestamp | None:
+        """When a token runs out, by the server's clock as it goes now.
+
+        Who moves that clock does not make tokens old; the alarm is early then, and set anew.
+        """
+        expires_at = self.grants.next_expiry()
+        if expires_at is None or expires_at >= timestamp_never:
+            return None
+        return Timestamp(self.now + max(0, expires_at - self._wall.now()))
+
     def _link_due(self, active_at: Timestamp) -> Timestamp:
         return Timestamp(active_at + self.server.idle.link_seconds_max * ticks_per_second)
 
@@ -538,7 +552,7 @@ class BusConnection:
         self._alarm_stale = True
         self.now = now = self.server.clock.now()
         self.engine.handle_timer(now)
-        if self.grants.drop_expired(now):
+        if self.grants.drop_expired(self._wall.now()):
             self._drop_unauthorized()
         for handler in list(self._handlers.values()):
             if self._link_due(handler.active_at) <= now:
