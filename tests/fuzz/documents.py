@@ -59,6 +59,9 @@ _tiers = (
 )
 
 
+properties = _properties.encode()
+
+
 def block_id(number: int) -> str:
     return b64encode(f"id{number:02}".encode()).decode()
 

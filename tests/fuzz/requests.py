@@ -37,6 +37,17 @@ _learned_queries = {
     "x-ms-continuation-nexttablename": ("nexttablename",),
 }
 _learned_elements = {"NextMarker": "marker", "Snapshot": "snapshot", "VersionId": "versionid"}
+_facts = ("x-ms-snapshot", "x-ms-version-id", "x-ms-lease-id", "x-ms-copy-id", "x-ms-copy-status")
+"""What makes sense for the path alone that it was learned from."""
+_about = {
+    "DeleteBlobVersion": ("x-ms-version-id", "versionid"),
+    "DeleteBlobPermanently": ("x-ms-snapshot", "snapshot"),
+    "AbortCopyBlob": ("x-ms-copy-id", "copyid"),
+    "BreakBlobLease": ("x-ms-lease-id", ""),
+    "LeaseBlob": ("x-ms-lease-id", ""),
+    "BreakContainerLease": ("x-ms-lease-id", ""),
+}
+"""Operations that need something which was there before, and the query name that takes it."""
 _element = re.compile(rb"<(NextMarker|Snapshot|VersionId|Version)>([^<]+)<")
 _message = re.compile(rb"<MessageId>([^<]+)<.*?<PopReceipt>([^<]+)<", re.DOTALL)
 
@@ -49,13 +60,20 @@ class Learned:
     queries: dict[str, list[str]] = field(default_factory=dict)
     messages: list[tuple[str, str]] = field(default_factory=list)
     """Ids and receipts."""
+    facts: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """By header: the paths whose answers had it, and what it was."""
 
-    def take(self, headers: dict[str, str], body: bytes) -> None:
+    def take(self, wanted: Wanted, headers: dict[str, str], body: bytes) -> None:
         for name, value in headers.items():
-            for target in _learned_headers.get(name.lower(), ()):
+            low = name.lower()
+            for target in _learned_headers.get(low, ()):
                 _remember(self.headers, target, value)
-            for target in _learned_queries.get(name.lower(), ()):
+            for target in _learned_queries.get(low, ()):
                 _remember(self.queries, target, quote(value, safe=""))
+            if low in _facts:
+                kept = self.facts.setdefault(low, [])
+                kept.append((wanted.path, value))
+                del kept[:-8]
         for name, raw in _element.findall(body[:20_000]):
             value = quote(raw.decode("utf-8", "replace"), safe="")
             if name == b"Version":
@@ -103,8 +121,9 @@ class Generator:
         wanted.operation = operation.name
         pairs = self._query(operation)
         wanted.headers = self._headers(operation)
+        self._go_back_to(wanted, operation, pairs)
         wanted.body = self._body(wanted, operation, pairs)
-        bends = chance.choice((0, 0, 1, 1, 2, 4))
+        bends = chance.choice((0, 0, 0, 1, 1, 2, 4))
         for _ in range(bends):
             self._bend(wanted, pairs)
         if wanted.body or wanted.method in ("PUT", "POST", "MERGE"):
@@ -128,7 +147,7 @@ class Generator:
                 inner = chance.choice(("shelf", "shelf", "other", "$root", "$web"))
             case "blob", _:
                 name = _homes.get(operation.comp) or chance.choice(_blobs)
-                inner = chance.choice((f"shelf/{name}", f"shelf/{name}", f"$web/{name}", name))
+                inner = chance.choice((*[f"shelf/{name}"] * 6, f"$web/{name}", name))
             case "queue", Resource.CONTAINER:
                 inner = chance.choice(("tasks", "tasks", "other"))
             case "queue", Resource.MESSAGES:
@@ -151,6 +170,38 @@ class Generator:
         secondary = "-secondary" if operation.comp == "stats" else ""
         return f"/{account}{secondary}/{inner}"
 
+    def _go_back_to(
+        self, wanted: Wanted, operation: Operation[Any], pairs: list[tuple[str, str]]
+    ) -> None:
+        """Ask the path where there is what the operation needs, if there was one."""
+        chance = self._chance
+        match operation.name:
+            case "GetWebContent":
+                wanted.headers["host"] = f"{account}.z1.web.localhost"
+                wanted.path = chance.choice(("/", "/index.html", "/missing", "/dir/"))
+            case "RestoreContainer":
+                wanted.path = f"/{account}/{chance.choice(('passing', 'passing', 'other'))}"
+                wanted.headers["x-ms-deleted-container-name"] = wanted.path.rpartition("/")[2]
+            case "IncrementalCopyBlob":
+                known = self.learned.facts.get("x-ms-snapshot", [])
+                of_pages = [pair for pair in known if pair[0].endswith("page")]
+                if of_pages:
+                    path, moment = chance.choice(of_pages)
+                    source = f"http://127.0.0.1{path}?snapshot={quote(moment)}&{self._signature}"
+                    wanted.headers["x-ms-copy-source"] = source
+                    wanted.path = f"/{account}/shelf/follower"
+            case "PutPageFromUrl":
+                source = f"http://127.0.0.1/{account}/shelf/page?{self._signature}"
+                wanted.headers["x-ms-copy-source"] = source
+                wanted.headers["x-ms-source-range"] = "bytes=0-511"
+        header, name = _about.get(operation.name, ("", ""))
+        known = self.learned.facts.get(header, [])
+        if known and chance.random() < 0.7:
+            wanted.path, value = chance.choice(known)
+            pairs[:] = [pair for pair in pairs if pair[0] != name]
+            if name:
+                pairs.append((name, quote(value, safe="")))
+
     def _query(self, operation: Operation[Any]) -> list[tuple[str, str]]:
         pairs = []
         if operation.restype:
@@ -162,6 +213,8 @@ class Generator:
             pairs.append((name, value or self._query_value(name)))
         if operation.comp == "copy":
             pairs.append(("copyid", self._query_value("copyid")))
+        if operation.name == "ListContainers" and self._chance.random() < 0.5:
+            pairs.append(("include", "deleted"))
         if operation.comp == "block":
             pairs.append(("blockid", quote(block_id(self._chance.randrange(3)), safe="")))
         if operation.name in ("UpdateMessage", "DeleteMessage"):
@@ -206,6 +259,8 @@ class Generator:
             wanted.headers["content-type"] = "application/json"
         if operation.comp == "batch" or operation.resource is Resource.BATCH:
             wanted.headers["content-type"] = "multipart/mixed; boundary=batch_1"
+        if "x-ms-copy-source" in wanted.headers:
+            return b""
         if operation.comp == "page":
             return bytes(512)
         kinds = _documents_of(wanted.service, operation, pairs)

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from random import Random
 
+from .furniture import furnish
 from .requests import Generator
 from .target import Target, complaints, signature
 from .wanted import Wanted
@@ -19,6 +20,8 @@ class Round:
         self.seed = seed
         self.answers: Counter[str] = Counter()
         """How often each service came to each status."""
+        self.operations: Counter[tuple[str, str, bool]] = Counter()
+        """How often each operation of each service did, or did not do, what it was asked for."""
         self.failure: str | None = None
         chance = Random(seed)
         self._target = Target(chance)
@@ -31,7 +34,7 @@ class Round:
     async def run(self) -> None:
         with complaints() as complained:
             try:
-                await self._target.furnish(first=True)
+                await furnish(self._target, first=True)
                 for _ in range(requests_each):
                     await self._ask()
                     complained.raise_heard()
@@ -61,12 +64,14 @@ class Round:
     async def _ask(self) -> None:
         wanted = self._next()
         if self._number % furnished_every == 0:
-            await self._target.furnish()
+            for asked, answer in await furnish(self._target):
+                self._generator.learned_from[asked.service].take(asked, answer.headers, answer.body)
         answer = await self._target.ask(wanted)
         if answer is not None:
-            self._generator.learned_from[wanted.service].take(answer[1], answer[2])
-            self.answers[f"{wanted.service} {answer[0]}"] += 1
-        self._target.pass_time()
+            self._generator.learned_from[wanted.service].take(wanted, answer.headers, answer.body)
+            self.answers[f"{wanted.service} {answer.status}"] += 1
+            self.operations[wanted.service, answer.operation, answer.status < 300] += 1
+        await self._target.pass_time()
 
 
 def fuzz(seed: int) -> Round:

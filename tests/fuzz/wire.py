@@ -7,7 +7,7 @@ from typing import Self
 from etagere.servers.http import HttpServer
 
 from .documents import bend
-from .target import Found, Target, allowed_failures, hang_seconds
+from .target import Found, Target, allowed_codes, allowed_failures, hang_seconds
 from .wanted import Wanted
 
 drain_seconds_max = 5.0
@@ -50,7 +50,8 @@ class Wire:
         if not line.startswith(b"HTTP/1.1 ") or not line[9:12].isdigit():
             raise Found(f"no answer in HTTP: {answer[:200]!r} to {data[:3000]!r}")
         status = int(line[9:12])
-        if status >= 500 and status not in _allowed:
+        excused = status in _allowed or any(code.encode() in answer for code in allowed_codes)
+        if status >= 500 and not excused:
             raise Found(f"{answer[:600]!r} to {data[:3000]!r}")
         return status
 
