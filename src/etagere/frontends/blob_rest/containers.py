@@ -20,15 +20,16 @@ from etagere.frontends.common.headers import (
 from etagere.frontends.common.message import Response
 from etagere.frontends.common.paging import decode_marker
 from etagere.kernel.lease import LeaseChange, LeaseKind
-from etagere.kernel.lease_request import parse_lease_request
+from etagere.kernel.lease_request import parse_lease_id, parse_lease_request
 from etagere.services.blob import containers, listing
-from etagere.services.blob.containers import CreateContainer, ListContainers
-from etagere.services.blob.guard import validators
+from etagere.services.blob.containers import CreateContainer, ListContainers, place
+from etagere.services.blob.guard import Guard, validators
 from etagere.services.blob.records import BlobRecord, ContainerRecord, PublicAccess
 
 lease_status: Final = {"acquire": 201, "renew": 200, "change": 200, "release": 200, "break": 202}
 _container_version: Final = re.compile(r"[0-7]?[0-9A-Fa-f]{1,15}", re.ASCII)
 """As List Containers tells it of a deleted container: a number of 63 bits."""
+_source_lease: Final = "x-ms-source-lease-id"
 _list_includes: Final = frozenset({"metadata", "deleted", "system"})
 
 
@@ -223,6 +224,24 @@ async def list_containers(call: BlobCall) -> Response:
         now=call.blobs.clock.now(),
     )
     return Response(200, {"Content-Type": "application/xml"}, body)
+
+
+async def rename(call: BlobCall) -> Response:
+    """The request names the new container; the old one is in a header."""
+    request, where = call.request, call.place()
+    check_container_name(where.name)
+    source = place(call.account.name, required(request, "x-ms-source-container-name"))
+    lease_id = request.headers.get(_source_lease)
+    guard = Guard(
+        lease_id=parse_lease_id(lease_id, _source_lease) if lease_id else None,
+        version=call.version,
+    )
+    # A source of an impossible name is one that is not there.
+    await call.blobs.write(
+        tuple({source.part, where.part, where.account_part}),
+        partial(containers.rename, source=source, where=where, guard=guard),
+    )
+    return Response(200)
 
 
 async def restore(call: BlobCall) -> Response:

@@ -15,7 +15,7 @@ from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, act
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
-from etagere.services.blob.content import Home
+from etagere.services.blob.content import Home, home_of
 from etagere.services.blob.guard import (
     Guard,
     admit_read,
@@ -57,10 +57,8 @@ class Standing(NamedTuple):
 
 async def stand(tx: ReadTx, where: Where) -> Standing:
     container = await open_container(tx, where.part)
-    home = Home(where.part, container.generation)
-    return Standing(
-        container, home, await find_blob(tx, where.part, container.generation, where.name)
-    )
+    home = home_of(where.part, container)
+    return Standing(container, home, await find_blob(tx, home.part, home.generation, where.name))
 
 
 async def find(tx: ReadTx, where: Where) -> Standing:
@@ -68,13 +66,13 @@ async def find(tx: ReadTx, where: Where) -> Standing:
     if not where.snapshot and not where.version:
         return await stand(tx, where)
     container = await open_container(tx, where.part)
-    home = Home(where.part, container.generation)
+    home = home_of(where.part, container)
     key = keys.snapshot if where.snapshot else keys.version
     moment = where.snapshot or where.version
-    raw = await tx.get(where.part, key(home.generation, where.name, moment))
+    raw = await tx.get(home.part, key(home.generation, where.name, moment))
     record = None if raw is None else blobs.decode(raw)
     if record is None and where.version:
-        current = await find_blob(tx, where.part, home.generation, where.name)
+        current = await find_blob(tx, home.part, home.generation, where.name)
         if current is not None and current.version == where.version:
             record = current
     return Standing(container, home, record)

@@ -20,6 +20,7 @@ from etagere.services.blob.records import (
     Piece,
     blobs,
     containers,
+    deleted_containers,
     directory_entries,
     piece_pages,
     staged_blocks,
@@ -30,12 +31,12 @@ _rows_per_scan: Final = 500
 _own_kinds: Final = (RowKind.BLOB, RowKind.SNAPSHOT, RowKind.VERSION, RowKind.TRASH)
 
 Generations = dict[str, set[int]]
-"""By container: the generations whose rows may be there."""
+"""By the name of a partition: the generations whose rows may be there."""
 
 
 async def check_account(tx: ReadTx, account: str) -> list[str]:
     """What is wrong with the containers of an account; nothing, if all is well."""
-    problems: list[str] = []
+    problems = await _check_directory(tx, account)
     live, doomed = await _generations(tx, account)
     scopes = await _scopes(tx, account)
     for name, generations in live.items():
@@ -46,9 +47,27 @@ async def check_account(tx: ReadTx, account: str) -> list[str]:
             problems += [f"container {name}: {text}" for text in found]
         owed = generations | doomed.get(name, set())
         problems += [f"container {name}: {text}" for text in await _strays(tx, part, owed)]
-        raw = await tx.get(part, keys.container_record)
-        if raw is not None and containers.decode(raw).generation not in generations:
+    return problems
+
+
+async def _check_directory(tx: ReadTx, account: str) -> list[str]:
+    """Whether each container is the one that the directory says, and its rows know its name."""
+    problems: list[str] = []
+    async for key, raw in _rows(tx, keys.account_partition(account), keys.directory()):
+        name, entry = keys.directory_name(key), directory_entries.decode(raw)
+        part = keys.container_partition(account, name)
+        found = await tx.get(part, keys.container_record)
+        record = None if found is None else containers.decode(found)
+        if record is None or (record.generation, record.rows_in) != (
+            entry.generation,
+            entry.rows_in,
+        ):
             problems.append(f"container {name}: is not the one in the directory")
+            continue
+        home = content.home_of(part, record)
+        bears = await tx.get(home.part, keys.renamed(home.generation))
+        if bears != (name.encode() if record.rows_in else None):
+            problems.append(f"container {name}: its rows know it by another name")
     return problems
 
 
@@ -64,11 +83,13 @@ async def _generations(tx: ReadTx, account: str) -> tuple[Generations, Generatio
     live: Generations = {}
     doomed: Generations = {}
     async for key, raw in _rows(tx, part, keys.directory()):
-        name = keys.directory_name(key)
-        live.setdefault(name, set()).add(directory_entries.decode(raw).generation)
-    async for key, _ in _rows(tx, part, keys.deleted_containers()):
+        name, entry = keys.directory_name(key), directory_entries.decode(raw)
+        live.setdefault(name, set())
+        live.setdefault(entry.rows_in or name, set()).add(entry.generation)
+    async for key, raw in _rows(tx, part, keys.deleted_containers()):
         name, generation = keys.kept_container(key)
-        live.setdefault(name, set()).add(generation)
+        rows_in = deleted_containers.decode(raw).record.rows_in
+        live.setdefault(rows_in or name, set()).add(generation)
     async for key, _ in _rows(tx, part, keys.all_doomed()):
         generation, name = keys.doomed_container(key)
         doomed.setdefault(name, set()).add(generation)

@@ -1,7 +1,8 @@
 """Container operations, as bodies of transactions (Azure: 'Operations on containers').
 
 A container is its record, in its own partition, and its entry in the account's directory; both are
-written in one transaction that names both partitions.
+written in one transaction that names both partitions.  Where it was renamed, its rows are in a
+third (`keys`), which `following` names.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, Use, act
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import keys
-from etagere.services.blob.content import sweep_topic
+from etagere.services.blob.content import home_of, sweep_topic
 from etagere.services.blob.guard import (
     Guard,
     admit_container_read,
@@ -81,11 +82,20 @@ async def create(tx: Tx, where: Place, wanted: CreateContainer) -> ContainerReco
 
 def _enter(tx: Tx, where: Place, record: ContainerRecord) -> None:
     tx.put(where.part, keys.container_record, containers.encode(record))
-    tx.put(
-        where.account_part,
-        keys.directory_entry(where.name),
-        directory_entries.encode(DirectoryEntry(record.generation)),
-    )
+    entry = DirectoryEntry(record.generation, record.rows_in)
+    tx.put(where.account_part, keys.directory_entry(where.name), directory_entries.encode(entry))
+    if record.rows_in:
+        home = home_of(where.part, record)
+        tx.put(home.part, keys.renamed(home.generation), where.name.encode())
+
+
+def _leave(tx: Tx, where: Place, record: ContainerRecord) -> None:
+    """The name is free from here on."""
+    tx.delete(where.part, keys.container_record)
+    tx.delete(where.account_part, keys.directory_entry(where.name))
+    if record.rows_in:
+        home = home_of(where.part, record)
+        tx.delete(home.part, keys.renamed(home.generation))
 
 
 async def get(tx: ReadTx, where: Place, guard: Guard) -> ContainerRecord:
@@ -142,8 +152,7 @@ async def delete(tx: Tx, where: Place, guard: Guard, retention_days: int = 0) ->
     admit_container_write(record, guard, tx.now, Use.WRITE)
     if record.versioned_immutability and await _has_blobs(tx, where, record):
         raise Refused("ContainerProtectedFromDeletion")
-    tx.delete(where.part, keys.container_record)
-    tx.delete(where.account_part, keys.directory_entry(where.name))
+    _leave(tx, where, record)
     if retention_days:
         until = tx.now + seconds(retention_days * seconds_per_day)
         kept = DeletedContainer(msgspec.structs.replace(record, lease=None), tx.now, until)
@@ -153,14 +162,29 @@ async def delete(tx: Tx, where: Place, guard: Guard, retention_days: int = 0) ->
             deleted_containers.encode(kept),
         )
     else:
-        tx.put(where.account_part, keys.doomed(record.generation, where.name), b"")
-        tx.notify(sweep_topic)
+        doom(tx, where.account_part, where.name, record)
+
+
+def doom(tx: Tx, account_part: Partition, name: str, record: ContainerRecord) -> None:
+    """Have the rows swept away of a container that was called `name` when it was deleted."""
+    tx.put(account_part, keys.doomed(record.generation, record.rows_in or name), b"")
+    tx.notify(sweep_topic)
+
+
+async def forget(tx: Tx, where: Place) -> None:
+    """Delete a container, leased, retained or not: what an administrator does."""
+    raw = await tx.get(where.part, keys.container_record)
+    if raw is not None:
+        record = containers.decode(raw)
+        _leave(tx, where, record)
+        doom(tx, where.account_part, where.name, record)
 
 
 async def _has_blobs(tx: ReadTx, where: Place, record: ContainerRecord) -> bool:
     """Whether there is a blob, a snapshot or a version: each might be protected."""
+    home = home_of(where.part, record)
     for bounds in (keys.blobs_named, keys.snapshots_named, keys.versions_named):
-        if await tx.scan(where.part, *bounds(record.generation, ""), limit=1):
+        if await tx.scan(home.part, *bounds(home.generation, ""), limit=1):
             return True
     return False
 
@@ -242,9 +266,41 @@ async def restore(tx: Tx, where: Place, deleted_name: str, generation: int) -> C
         raise Refused("ContainerNotFound")
     if await tx.get(where.part, keys.container_record) is not None:
         raise Refused("ContainerAlreadyExists")
+    record = deleted_containers.decode(raw).record
     record = msgspec.structs.replace(
-        deleted_containers.decode(raw).record, etag=tx.stamp(), modified=tx.now
+        record,
+        etag=tx.stamp(),
+        modified=tx.now,
+        rows_in=_rows_in(record, deleted_name, where.name),
     )
     tx.delete(where.account_part, key)
     _enter(tx, where, record)
     return record
+
+
+def _rows_in(record: ContainerRecord, old_name: str, new_name: str) -> str:
+    """What the record says of where its rows are, once it has another name."""
+    rows = record.rows_in or old_name
+    return "" if rows == new_name else rows
+
+
+async def rename(tx: Tx, source: Place, where: Place, guard: Guard) -> ContainerRecord:
+    """Rename Container: everything in it, its lease and its policies go by the new name at once.
+
+    The rows stay where they are, so that it takes no longer for a full container than for an empty
+    one.  The lease is asked for as by a deletion.
+    """
+    record = await open_container(tx, source.part)
+    admit_container_write(record, guard, tx.now, Use.WRITE)
+    if await tx.get(where.part, keys.container_record) is not None:
+        raise Refused("ContainerAlreadyExists")
+    _leave(tx, source, record)
+    renamed = msgspec.structs.replace(
+        record,
+        etag=tx.stamp(),
+        modified=tx.now,
+        rows_in=_rows_in(record, source.name, where.name),
+        renamed=tx.now,
+    )
+    _enter(tx, where, renamed)
+    return renamed

@@ -21,7 +21,14 @@ from etagere.extents import references
 from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import keys
-from etagere.services.blob.records import BlobRecord, PageMap, Piece, containers, piece_pages
+from etagere.services.blob.records import (
+    BlobRecord,
+    ContainerRecord,
+    PageMap,
+    Piece,
+    containers,
+    piece_pages,
+)
 
 embedded_pieces_max: Final = 8
 pieces_per_page: Final = 512
@@ -42,11 +49,19 @@ class Home(NamedTuple):
     generation: int
 
 
+def home_of(part: Partition, record: ContainerRecord) -> Home:
+    """Where the rows of the container are whose record is in this partition."""
+    rows = keys.sibling(part, record.rows_in) if record.rows_in else part
+    return Home(rows, record.generation)
+
+
 async def is_alive(tx: ReadTx, home: Home) -> bool:
-    """Whether the container is there, and the same: rows of any other are being swept away, or
-    will be, and none may come after."""
+    """Whether the container is there, and the same, whatever its name: rows of any other are being
+    swept away, or will be, and none may come after."""
     raw = await tx.get(home.part, keys.container_record)
-    return raw is not None and containers.decode(raw).generation == home.generation
+    if raw is not None and containers.decode(raw).generation == home.generation:
+        return True
+    return await tx.get(home.part, keys.renamed(home.generation)) is not None
 
 
 class Layout(NamedTuple):

@@ -99,6 +99,8 @@ class Borrowed(NamedTuple):
     pieces: list[Piece]
     inline: dict[int, bytes]
     """The bytes of its inline pieces, which only another container needs."""
+    beside: bool = False
+    """Whether it was read in the transaction that makes the copy, in the same container."""
 
 
 class Resealed(NamedTuple):
@@ -153,7 +155,7 @@ async def _copy_beside(
     tx: Tx, source: Where, where: Where, guard: Guard, wanted: CopyBlob, keeping: Keeping
 ) -> BlobRecord:
     borrowed = await borrow(tx, source, wanted, where.part)
-    return await copy_borrowed(tx, borrowed, where, guard, wanted, keeping)
+    return await copy_borrowed(tx, borrowed._replace(beside=True), where, guard, wanted, keeping)
 
 
 async def borrow(
@@ -172,7 +174,7 @@ async def borrow(
     home = standing.home
     pieces = await content.all_pieces(tx, home, record)
     inline: dict[int, bytes] = {}
-    if home.part != destination:
+    if where.part != destination:
         for piece in pieces:
             if not piece.extent and piece.size and piece.inline not in inline:
                 raw = await tx.get(home.part, keys.data(home.generation, piece.inline))
@@ -282,7 +284,7 @@ def as_block_blob(wanted: CopyBlob, headers: ContentHeaders | None) -> CopyBlob:
 
 async def _take_hold(tx: Tx, home: Home, borrowed: Borrowed, seal: Seal | None) -> Sequence[Piece]:
     """Give the destination its own hold on each piece; returns them as it will list them."""
-    if borrowed.home == home:
+    if borrowed.beside:
         await content.hold(tx, home, borrowed.pieces)
         return borrowed.pieces
     extents = [piece.extent for piece in borrowed.pieces if piece.extent]

@@ -14,7 +14,7 @@ from etagere.kv.contract import Tx
 from etagere.services.blob import keys
 from etagere.services.blob.blobs import drop_staged, must_be
 from etagere.services.blob.content import Home
-from etagere.services.blob.guard import open_container
+from etagere.services.blob.guard import container_of
 from etagere.services.blob.history import Keeping, supersede
 from etagere.services.blob.immutability import must_be_mutable, must_support, mutable
 from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders, Immutability
@@ -56,7 +56,7 @@ async def make_way(
         must_be_online(old, tx.now)
         must_be_mutable(old, tx.now)
     if wanted.immutability != mutable:
-        must_support(await open_container(tx, home.part))
+        must_support(await container_of(tx, home))
     await supersede(tx, home, name, old, keeping)
     await drop_staged(tx, home, name)
 

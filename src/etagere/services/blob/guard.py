@@ -24,6 +24,7 @@ from etagere.kernel.etag import etag_of
 from etagere.kernel.lease import Lease, LeaseKind, Use, use
 from etagere.kv.contract import Partition, ReadTx
 from etagere.services.blob import keys
+from etagere.services.blob.content import Home
 from etagere.services.blob.encryption import must_open
 from etagere.services.blob.records import (
     BlobRecord,
@@ -55,6 +56,13 @@ async def open_container(tx: ReadTx, part: Partition) -> ContainerRecord:
     if raw is None:
         raise Refused("ContainerNotFound")
     return containers.decode(raw)
+
+
+async def container_of(tx: ReadTx, home: Home) -> ContainerRecord:
+    """The record of the container whose rows these are, in a transaction on both."""
+    name = await tx.get(home.part, keys.renamed(home.generation))
+    part = home.part if name is None else keys.sibling(home.part, name.decode())
+    return await open_container(tx, part)
 
 
 async def find_blob(tx: ReadTx, part: Partition, generation: int, name: str) -> BlobRecord | None:

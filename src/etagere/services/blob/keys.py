@@ -5,6 +5,9 @@ container's record and, under its *generation* (the stamp of its creation), all 
 deleting a container forgets the generation, and its rows are swept away later, in small steps,
 while a new container of the same name already fills its own.
 
+Renaming a container moves its record to the partition of the new name and leaves its rows where
+they are; from then on the record says under which name they lie.
+
     (account)
       names        name                          -> DirectoryEntry
       deleted      name, generation              -> DeletedContainer (soft delete)
@@ -33,6 +36,8 @@ while a new container of the same name already fills its own.
       unheld       gen, moment, map, epoch       -> nothing: a state without holders, to be removed
                                                     from that moment on
       pins         gen, until, map, epoch, id    -> nothing: a state that a download holds
+      renamed      gen                           -> name: these rows are of a container that bears
+                                                    another name than the partition
 """
 
 from enum import IntEnum, unique
@@ -74,6 +79,7 @@ class RowKind(IntEnum):
     EPOCH = 17
     UNHELD = 18
     PIN = 19
+    RENAMED = 20
 
 
 _container: Final = int(RowKind.CONTAINER)
@@ -95,6 +101,7 @@ _changes: Final = int(RowKind.CHANGE)
 _epochs: Final = int(RowKind.EPOCH)
 _unheld: Final = int(RowKind.UNHELD)
 _pins: Final = int(RowKind.PIN)
+_renamed: Final = int(RowKind.RENAMED)
 
 current_moment: Final = 2**63
 """Stands for the current blob among the moments of its versions, after all of them."""
@@ -112,6 +119,13 @@ def account_partition(account: str) -> Partition:
 @lru_cache(maxsize=4096)
 def container_partition(account: str, container: str) -> Partition:
     return Partition(pack(_service, account, container))
+
+
+def sibling(part: Partition, container: str) -> Partition:
+    """The partition of another container of the same account."""
+    account = unpack(part)[1]
+    assert isinstance(account, str)
+    return container_partition(account, container)
 
 
 def directory_entry(name: str) -> bytes:
@@ -366,6 +380,10 @@ def pending(generation: int, name: str) -> bytes:
 
 def all_pending(generation: int) -> Range:
     return range_of(_pending, generation)
+
+
+def renamed(generation: int) -> bytes:
+    return pack(_renamed, generation)
 
 
 # ---- page maps

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.tuples import after, unpack
 from etagere.services.blob import keys
+from etagere.services.blob.content import Home, home_of
 from etagere.services.blob.guard import open_container
 from etagere.services.blob.records import (
     BlobRecord,
@@ -132,7 +133,7 @@ class _Lane(NamedTuple):
 
 async def list_blobs(tx: ReadTx, part: Partition, wanted: ListBlobs) -> BlobPage:
     container = await open_container(tx, part)
-    walk = _Walk(tx, part, container.generation, wanted)
+    walk = _Walk(tx, home_of(part, container), wanted)
     entries: list[Entry] = []
     async for entry, position in walk.entries():
         if len(entries) == wanted.limit:
@@ -144,7 +145,8 @@ async def list_blobs(tx: ReadTx, part: Partition, wanted: ListBlobs) -> BlobPage
 class _Walk:
     """The merged walk over the kinds of row that a listing includes."""
 
-    def __init__(self, tx: ReadTx, part: Partition, generation: int, wanted: ListBlobs) -> None:
+    def __init__(self, tx: ReadTx, home: Home, wanted: ListBlobs) -> None:
+        part, generation = home
         self._wanted = wanted
         self._generation = generation
         self._now = tx.now

@@ -37,10 +37,15 @@ class ContainerRecord(msgspec.Struct, array_like=True):
     default_scope: str = ""
     deny_scope_override: bool = False
     versioned_immutability: bool = False
+    rows_in: str = ""
+    """Of a container that was renamed: the name in whose partition its rows are."""
+    renamed: int = 0
+    """When it was renamed last, or 0."""
 
 
 class DirectoryEntry(msgspec.Struct, array_like=True):
     generation: int
+    rows_in: str = ""
 
 
 class DeletedContainer(msgspec.Struct, array_like=True):

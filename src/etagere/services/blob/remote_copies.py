@@ -23,7 +23,7 @@ from etagere.base.errors import Refused
 from etagere.extents.spool import Received
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import LeaseKind, Use, use
-from etagere.kv.contract import ReadTx, StoreError, Tx
+from etagere.kv.contract import Partition, ReadTx, StoreError, Tx
 from etagere.services.blob import content, keys
 from etagere.services.blob.blobs import Where, must_exist, save, stand
 from etagere.services.blob.content import Home
@@ -36,6 +36,7 @@ from etagere.services.blob.received import keep
 from etagere.services.blob.records import (
     BlobRecord,
     BlobType,
+    ContainerRecord,
     ContentHeaders,
     CopyState,
     PendingCopy,
@@ -220,8 +221,11 @@ async def abort(tx: Tx, where: Where, guard: Guard, copy_id: str) -> None:
     _set_ended(tx, home, where.name, record, "aborted", "")
 
 
-async def resume(service: BlobService, home: Home, started_before: int) -> None:
-    """Go on with the copies that another process began and did not end."""
+async def resume(service: BlobService, part: Partition, container: ContainerRecord) -> None:
+    """Go on with the copies that another process began and did not end, or that lost sight of
+    their blob when its container was renamed."""
+    home = content.home_of(part, container)
+    started_before = max(service.started, container.renamed)
 
     async def find(tx: ReadTx) -> list[tuple[str, PendingCopy]]:
         rows = await tx.scan(home.part, *keys.all_pending(home.generation), limit=1000)
@@ -229,4 +233,4 @@ async def resume(service: BlobService, home: Home, started_before: int) -> None:
 
     for name, pending in await service.read(find):
         if pending.started < started_before and pending.copy_id not in service.copying:
-            go_on(service, Where(home.part, name), pending)
+            go_on(service, Where(part, name), pending)

@@ -17,6 +17,7 @@ from etagere.services.blob.blobs import Where
 from etagere.services.blob.download import Download, Unlock, open_download, without_keys
 from etagere.services.blob.encryption import Vault
 from etagere.services.blob.fetching import Fetcher
+from etagere.services.blob.following import FollowingEngine
 from etagere.services.blob.guard import Guard
 from etagere.services.common import service_properties
 from etagere.services.common.service_properties import ServiceProperties
@@ -33,7 +34,7 @@ class BlobService:
         entropy: Entropy,
         fetcher: Fetcher | None = None,
     ) -> None:
-        self.engine = engine
+        self.engine: Engine = FollowingEngine(engine)
         self.fetcher = fetcher
         """For copies from elsewhere; they are refused without one."""
         self.copying: dict[str, asyncio.Task[None]] = {}

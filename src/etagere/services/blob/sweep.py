@@ -24,10 +24,11 @@ from etagere.services.blob import (
     remote_copies,
 )
 from etagere.services.blob.blobs import drop_staged
-from etagere.services.blob.containers import container_names
+from etagere.services.blob.containers import container_names, doom
 from etagere.services.blob.content import Home
 from etagere.services.blob.records import (
     BlobRecord,
+    ContainerRecord,
     Piece,
     blobs,
     containers,
@@ -51,16 +52,16 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
     again = Timestamp(now + look_for_staged_every)
     async for name in _names(service.engine, account):
         part = keys.container_partition(account, name)
-        generation = await service.engine.read(partial(_generation, part=part))
-        if generation is not None:
-            home = Home(part, generation)
+        record = await service.engine.read(partial(_record, part=part))
+        if record is not None:
+            home = content.home_of(part, record)
             again = min(again, await _sweep_lists(service.engine, home, now) or again)
             again = min(again, await _sweep_trash(service.engine, home) or again)
             again = min(again, await _sweep_pins(service.engine, home, now) or again)
             again = min(again, await _sweep_page_maps(service.engine, home, now) or again)
             await _sweep_staged(service.engine, home)
-            await remote_copies.resume(service, home, service.started)
-        again = min(again, await _reap(service, part, now) or again)
+            await remote_copies.resume(service, part, record)
+            again = min(again, await _reap(service, home.part, now) or again)
     again = min(again, await _end_retention(service.engine, account, now) or again)
     for mark in await service.engine.read(partial(_doomed, account=account)):
         again = min(again, await _sweep_doomed(service, account, mark, now) or again)
@@ -75,9 +76,9 @@ async def _names(engine: Engine, account: str) -> AsyncIterator[str]:
         start = page[-1] + "\0"
 
 
-async def _generation(tx: ReadTx, part: Partition) -> int | None:
+async def _record(tx: ReadTx, part: Partition) -> ContainerRecord | None:
     raw = await tx.get(part, keys.container_record)
-    return None if raw is None else containers.decode(raw).generation
+    return None if raw is None else containers.decode(raw)
 
 
 async def _reap(service: BlobService, part: Partition, now: Timestamp) -> Timestamp | None:
@@ -210,11 +211,12 @@ async def _end_retention(engine: Engine, account: str, now: Timestamp) -> Timest
         begin, end = keys.deleted_containers()
         while rows := await tx.scan(part, begin, end, limit=rows_per_step):
             for key, raw in rows:
-                until = Timestamp(deleted_containers.decode(raw).retained_until)
+                kept = deleted_containers.decode(raw)
+                until = Timestamp(kept.retained_until)
                 if until <= now:
-                    name, generation = keys.kept_container(key)
+                    name, _ = keys.kept_container(key)
                     tx.delete(part, key)
-                    tx.put(part, keys.doomed(generation, name), b"")
+                    doom(tx, part, name, kept.record)
                 elif soonest is None or until < soonest:
                     soonest = until
             begin = after(rows[-1][0])

@@ -16,7 +16,7 @@ from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import keys
 from etagere.services.blob.blobs import Where, find, must_exist, read, save
-from etagere.services.blob.content import Home
+from etagere.services.blob.content import Home, home_of
 from etagere.services.blob.guard import Guard, admit_write
 from etagere.services.blob.records import BlobRecord, blobs, containers
 from etagere.services.blob.tag_index import forget, remember
@@ -102,7 +102,7 @@ async def _in_container(
     raw = await tx.get(part, keys.container_record)
     if raw is None:
         return []
-    home = Home(part, containers.decode(raw).generation)
+    home = home_of(part, containers.decode(raw))
     candidates = await _candidates(tx, home, wanted.search)
     found: list[TaggedBlob] = []
     for name, moment in candidates:
@@ -116,7 +116,7 @@ async def _in_container(
             if current
             else keys.version(home.generation, name, moment)
         )
-        raw = await tx.get(part, row)
+        raw = await tx.get(home.part, row)
         assert raw is not None, "the index names only what is there"
         record = blobs.decode(raw)
         if wanted.search.matches(record.tags):
