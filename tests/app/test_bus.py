@@ -1,12 +1,19 @@
 """The bus as `etagere serve` runs it: its ports, its configuration, restarts and resets."""
 
+import gc
 import json
 import ssl
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+)
+from azure.servicebus.exceptions import MessageLockLostError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from etagere.testing import ServerProcess, StartFailed
@@ -131,6 +138,64 @@ def test_every_port_takes_tls_and_plain(tmp_path: Path, config_file: Path) -> No
                 urllib.request.urlopen(url, context=context, timeout=10)
             assert refused.value.code == 401
             refused.value.close()
+
+
+def test_probes_ask_for_health_as_they_ask_the_official_emulator(config_file: Path) -> None:
+    with ServerProcess(("--in-memory", "--bus-config", str(config_file))) as server:
+        for name in ("bus-admin", "amqp"):
+            url = f"http://127.0.0.1:{server.urls[name].rpartition(':')[2]}"
+            with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
+                assert json.load(answer) == {
+                    "status": "healthy",
+                    "message": "Service is healthy.",
+                }
+            # Everything else wants a token, an entity of this name too.
+            for path in ("/health/", "/health2"):
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(url + path, timeout=10)
+                assert refused.value.code == 401
+                refused.value.close()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_clock_that_moves(config_file: Path) -> None:
+    """Locks, times to live and schedules go by it; tokens do not, nor do clients notice."""
+    arguments = ("--in-memory", "--clock", "virtual", "--bus-config", str(config_file))
+    with (
+        ServerProcess(arguments) as server,
+        ServiceBusClient.from_connection_string(
+            connection_string(server), retry_total=1, retry_backoff_factor=0.05
+        ) as client,
+        client.get_queue_sender("queue.1") as sender,
+        client.get_queue_receiver("queue.1") as receiver,
+    ):
+
+        def advance(seconds: int) -> None:
+            server.admin.ask("POST", "/clock/advance", {"seconds": seconds})
+
+        def only(body: str) -> ServiceBusReceivedMessage:
+            (message,) = receiver.receive_messages(1, 30)
+            assert str(message) == body
+            return message
+
+        sender.send_messages(ServiceBusMessage("locked"))
+        message = only("locked")
+        advance(61)
+        with pytest.raises(MessageLockLostError):
+            receiver.complete_message(message)
+        again = only("locked")
+        assert again.delivery_count == 1
+        receiver.complete_message(again)
+
+        sender.send_messages(ServiceBusMessage("short", time_to_live=timedelta(seconds=60)))
+        due = datetime.now(UTC) + timedelta(hours=5)
+        sender.schedule_messages(ServiceBusMessage("later"), due)
+        advance(6 * 3_600)  # longer than any token of the client's lasts
+        late = only("later")
+        assert late.enqueued_time_utc >= due
+        receiver.complete_message(late)
+        assert receiver.peek_messages(5) == []
+    gc.collect()  # the SDK leaves it the socket of a connection that the server closed
 
 
 def test_reset_forgets_the_bus_too(config_file: Path) -> None:

@@ -229,6 +229,7 @@ _queries = st.lists(
 )
 @example(method="OPTIONS", path="*", query="", body=b"", update=False)
 @example(method="GET", path="/%ff", query="", body=b"", update=False)
+@example(method="GET", path="/%00", query="", body=b"", update=False)
 def test_handlers(call: Caller, method: str, path: str, query: str, body: bytes, update: bool):
     if method == "DELETE" and path.casefold().strip("/").split("/")[0] in ("kept", "topic"):
         method = "GET"

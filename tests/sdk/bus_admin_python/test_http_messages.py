@@ -11,11 +11,20 @@ from urllib.parse import quote_plus, urlsplit
 
 import pytest
 
+from etagere.auth.bus_sas import SasRule
 from etagere.services.bus.descriptions import QueueDescription, TopicDescription
 from etagere.services.bus.descriptions import SubscriptionDescription as Subscription
 from etagere.services.bus.sections import AmqpSections
 
 from .conftest import Namespace, listener, root
+
+
+def sign(scope: str, rule: SasRule) -> str:
+    """A token for a scope, which is quoted already."""
+    expiry = str(int(time.time()) + 600)
+    mac = hmac.new(rule.primary_key.encode(), f"{scope}\n{expiry}".encode(), hashlib.sha256)
+    signature = quote_plus(base64.b64encode(mac.digest()))
+    return f"SharedAccessSignature sr={scope}&sig={signature}&se={expiry}&skn={rule.name}"
 
 
 class Caller:
@@ -25,14 +34,7 @@ class Caller:
 
     def __call__(self, method: str, path: str, body: str | bytes | None = None, **headers: str):
         scope = quote_plus(f"http://localhost:{self._namespace.plain_port}{urlsplit(path).path}")
-        expiry = str(int(time.time()) + 600)
-        mac = hmac.new(
-            self._rule.primary_key.encode(), f"{scope}\n{expiry}".encode(), hashlib.sha256
-        )
-        signature = quote_plus(base64.b64encode(mac.digest()))
-        token = (
-            f"SharedAccessSignature sr={scope}&sig={signature}&se={expiry}&skn={self._rule.name}"
-        )
+        token = sign(scope, self._rule)
         client = http.client.HTTPConnection("127.0.0.1", self._namespace.plain_port, timeout=20)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         client.request(method, path, body, {"Authorization": token, **sent})
@@ -140,3 +142,63 @@ def test_what_is_refused(call: Caller, namespace: Namespace) -> None:
     assert call("DELETE", "/orders/messages/1/nonsense").status == 400
     assert call("PATCH", "/orders/messages").status == 405
     assert Caller(namespace, listener)("POST", "/orders/messages", "x").status == 401
+
+
+# ---- what administration clients show beside their token
+
+
+def described(kind: str, content: str) -> str:
+    """The body of a request that creates an entity."""
+    of = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+    return (
+        '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">'
+        f'<{kind}Description xmlns="{of}">{content}</{kind}Description></content></entry>'
+    )
+
+
+to_orders = described("Queue", "<ForwardTo>sb://localhost/orders</ForwardTo>")
+dead_to_orders = described(
+    "Queue", "<ForwardDeadLetteredMessagesTo>orders</ForwardDeadLetteredMessagesTo>"
+)
+forward_header, dead_letter_header = (
+    "ServiceBusSupplementaryAuthorization", "ServiceBusDlqSupplementaryAuthorization",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "header"), [(to_orders, forward_header), (dead_to_orders, dead_letter_header)]
+)
+def test_forwarding_needs_a_token_for_the_target(call: Caller, body: str, header: str) -> None:
+    orders, others = quote_plus("sb://localhost/orders"), quote_plus("sb://localhost/others")
+    forged = SasRule(root.name, root.rights, "OTHER")
+    for token in ("nonsense", sign(orders, forged), sign(others, root), sign(orders, listener)):
+        refused = call("PUT", "/forwarding", body, **{header: token})
+        assert refused.status == 401, token
+        assert b"SubCode=40100" in refused.content
+    # JS signs the host alone; a client that shows no second token is believed.
+    for name, tokens in (
+        ("one", {header: sign(orders, root)}),
+        ("two", {header: sign(quote_plus("localhost:5300"), root)}),
+        ("three", {}),
+    ):
+        assert call("PUT", f"/{name}", body, **tokens).status == 201
+
+
+def test_subscriptions_forward_with_a_token_too(call: Caller, namespace: Namespace) -> None:
+    create = namespace.broker.administration.create
+    namespace.run(lambda: create(TopicDescription(name="t")))
+    body = described("Subscription", "<ForwardTo>orders</ForwardTo>")
+    wrong = {forward_header: sign(quote_plus("sb://localhost/others"), root)}
+    assert call("PUT", "/t/Subscriptions/s", body, **wrong).status == 401
+    good = {forward_header: sign(quote_plus("sb://localhost/orders"), root)}
+    assert call("PUT", "/t/Subscriptions/s", body, **good).status == 201
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Topic"])
+def test_nobody_is_let_in_without_a_name(call: Caller, kind: str) -> None:
+    open_to_all = "<IsAnonymousAccessible>true</IsAnonymousAccessible>"
+    refused = call("PUT", "/open", described(kind, open_to_all))
+    assert refused.status == 400
+    assert b"There is no anonymous access" in refused.content
+    closed = open_to_all.replace("true", "false")
+    assert call("PUT", "/open", described(kind, closed)).status == 201

@@ -23,19 +23,26 @@ class Access:
 
         Clients sign anything from the host to the whole URL of the request.
         """
+        path = path_of(f"sb://host{request.raw_path}")
+        self._require(request.headers.get("authorization", ""), path, right)
+
+    def require_beside(self, token: str, path: str, right: str) -> None:
+        """As above, for a token that came in a header of its own and is about another entity."""
+        self._require(token, path_of(f"sb://host/{path}"), right)
+
+    def _require(self, token: str, path: str, right: str) -> None:
         if not self._check:
             return
-        header = request.headers.get("authorization", "").strip()
-        if not header:
+        token = token.strip()
+        if not token:
             raise Refused(errors.unauthorized, message="MissingToken: There is no token.")
-        if header.lower().startswith(_bearer):
+        if token.lower().startswith(_bearer):
             if self._trust_bearer:
                 return
             raise Refused("InvalidIssuer", message="Tokens of this kind are not accepted.")
-        if not header.startswith(prefix):
+        if not token.startswith(prefix):
             raise Refused("MalformedToken", message="The token is not one that is known.")
-        path = path_of(f"sb://host{request.raw_path}")
-        grant = verify(header, path, self._find_rule, self._clock.now())
+        grant = verify(token, path, self._find_rule, self._clock.now())
         if not grant.allows(right, path):
             raise Refused(
                 errors.unauthorized, message=f"Unauthorized access. '{right}' claim is required."

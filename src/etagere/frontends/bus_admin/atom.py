@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
@@ -34,7 +35,8 @@ class Wrapper(NamedTuple):
     author: str
 
     def url(self, path: str) -> str:
-        return xml.quote(f"{self.base}{path}?api-version={self.version}")
+        """Names keep their letters; what a client made up may hold anything."""
+        return xml.quote(f"{self.base}{quote(path, safe='/$')}?api-version={self.version}")
 
     def entry(self, entry: Entry, status: int = 200) -> Response:
         body = xml.declaration + self._entry(entry, f' xmlns="{namespace}"')

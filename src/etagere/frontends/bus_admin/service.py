@@ -40,6 +40,11 @@ page_default: Final = 100
 page_max: Final = 100
 _nothing_listed: Final = "Publicly Listed Services"
 _key_bytes: Final = 32
+_forwarding_tokens: Final = (
+    ("forward_to", "servicebussupplementaryauthorization"),
+    ("forward_dead_lettered_to", "servicebusdlqsupplementaryauthorization"),
+)
+"""Headers with which clients show that they may have messages forwarded to another entity."""
 
 
 class Place(NamedTuple):
@@ -226,9 +231,11 @@ class BusAdmin:
             rule = await self._put_rule(place, node, update=update)
             return wrapper.entry(self._rule_entry(rule, place), 200 if update else 201)
         if place.subscription:
-            info = await self._put_subscription(place, node, wrapper.version, update=update)
+            info = await self._put_subscription(
+                request, place, node, wrapper.version, update=update
+            )
         else:
-            info = await self._put_entity(place, node, wrapper.version, update=update)
+            info = await self._put_entity(request, place, node, wrapper.version, update=update)
         return wrapper.entry(self._entry_of(info, wrapper), 200 if update else 201)
 
     async def _put_rule(self, place: Place, node: Node, *, update: bool) -> RuleDescription:
@@ -238,8 +245,17 @@ class BusAdmin:
         change = administration.update_rule if update else administration.add_rule
         return await change(place.entity, place.subscription, rule)
 
+    def _check_forwarding(
+        self, request: Request, description: QueueDescription | SubscriptionDescription
+    ) -> None:
+        """Whoever chains entities manages both; a client that shows no second token is believed."""
+        for field, header in _forwarding_tokens:
+            target, token = getattr(description, field), request.headers.get(header)
+            if target is not None and token is not None:
+                self._access.require_beside(token, target, manage)
+
     async def _put_subscription(
-        self, place: Place, node: Node, version: str, *, update: bool
+        self, request: Request, place: Place, node: Node, version: str, *, update: bool
     ) -> EntityInfo:
         _must_be(node, "SubscriptionDescription")
         description = descriptions_xml.decode(
@@ -250,6 +266,7 @@ class BusAdmin:
             self._clock.now(),
             version,
         )
+        self._check_forwarding(request, description)
         administration = self._broker.administration
         if update:
             return await administration.update_subscription(place.entity, description)
@@ -260,7 +277,7 @@ class BusAdmin:
         return await administration.create_subscription(place.entity, description, rule)
 
     async def _put_entity(
-        self, place: Place, node: Node, version: str, *, update: bool
+        self, request: Request, place: Place, node: Node, version: str, *, update: bool
     ) -> EntityInfo:
         now = self._clock.now()
         administration = self._broker.administration
@@ -269,6 +286,7 @@ class BusAdmin:
             queue = descriptions_xml.decode(
                 node, QueueDescription, place.entity, self._new_key, now, version
             )
+            self._check_forwarding(request, queue)
             return await change(queue)
         _must_be(node, "TopicDescription")
         topic = descriptions_xml.decode(

@@ -178,6 +178,8 @@ def _common(description: Description, tier: Tier) -> None:
 
 
 def _check_top(description: QueueDescription | TopicDescription, tier: Tier) -> None:
+    if description.is_anonymous_accessible:
+        raise errors.argument("IsAnonymousAccessible", "There is no anonymous access.")
     sizes = {1024 * n for n in range(1, 6)}
     if tier is Tier.premium:
         sizes |= {10_240, 20_480, 40_960, 81_920}
