@@ -1,0 +1,270 @@
+"""What an entity costs in CPU time, without sockets: `python -m bench.table_cpu [PART ...]`.
+
+Requests go through the whole frontend (signature, multipart, JSON, transaction, answer) into an
+LMDB store in one process.  All its threads' time is counted, so the figures mean something on a
+machine that does other work meanwhile; of several rounds the cheapest is printed.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import json
+import pstats
+import resource
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.table import batch_size, sas
+from etagere.base.faults import NoFaults
+from etagere.frontends.common.authentication import Authenticator
+from etagere.frontends.common.message import Request, Response
+from etagere.frontends.common.pipeline import Pipeline
+from etagere.frontends.table_rest.call import TableCall
+from etagere.frontends.table_rest.service import TableFrontend
+from etagere.kv.engines.lmdb import LmdbEngine
+from etagere.servers.real import RealClock, SystemEntropy
+from etagere.services.common.accounts import (
+    AccountDirectory,
+    development_account,
+    development_name,
+)
+from etagere.services.table.service import TableService
+
+_origin: Final = f"http://127.0.0.1:10002/{development_name}"
+_properties: Final[dict[str, object]] = {
+    "name": "somebody or other", "age": 42, "height": 1.83, "active": True,
+    "joined@odata.type": "Edm.DateTime", "joined": "2021-06-17T17:32:46.777543Z",
+    "balance@odata.type": "Edm.Int64", "balance": "1234567890123",
+    "id@odata.type": "Edm.Guid", "id": "c9da6455-213d-42c9-9a79-3e9149a57833",
+    "city": "Paris", "note": "a few words about it", "level": 7,
+}  # fmt: skip
+_python_head: Final = (
+    "x-ms-version: 2019-02-02\r\nDataServiceVersion: 3.0\r\n"
+    "Content-Type: application/json;odata=nometadata\r\nContent-Length: {length}\r\n"
+    "x-ms-client-request-id: 6e4f3c1a-8f8e-11ee-b962-0242ac120002\r\n"
+    "x-ms-date: Thu, 19 Nov 2026 06:00:00 GMT\r\nDate: Thu, 19 Nov 2026 06:00:00 GMT\r\n"
+    "Accept: application/json;odata=minimalmetadata\r\n"
+)
+_plain_head: Final = (
+    "Content-Type: application/json\r\nAccept: application/json\r\n"
+    "Prefer: return-no-content\r\nDataServiceVersion: 3.0\r\n"
+)
+
+
+class _Body:
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self._raw
+
+    async def read(self, bytes_max: int = 0) -> bytes:
+        del bytes_max
+        return self._raw
+
+
+def _request(method: str, path: str, body: bytes, **headers: str) -> Request:
+    sent = {
+        "host": "127.0.0.1:10002",
+        "x-ms-version": "2021-12-02",
+        "accept": "application/json;odata=minimalmetadata",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+    } | {name.replace("_", "-"): value for name, value in headers.items()}
+    return Request(
+        method=method,
+        raw_path=f"/{development_name}/{path}",
+        raw_query=_token,
+        headers=sent,
+        body=_Body(body),
+    )
+
+
+_token: Final = sas()
+_compact: Final = (",", ":")
+_spaced: Final = (", ", ": ")
+
+
+def _entity(pk: str, rk: str, separators: tuple[str, str]) -> bytes:
+    own = {"PartitionKey": pk, "RowKey": rk, **_properties}
+    return json.dumps(own, separators=separators).encode()
+
+
+def _python_entity(pk: str, rk: str) -> bytes:
+    """As azure-data-tables writes it."""
+    own: dict[str, object] = {"PartitionKey": pk, "RowKey": rk}
+    for name, value in _properties.items():
+        if "@" not in name:
+            own[name] = value
+            if name + "@odata.type" in _properties:
+                own[name + "@odata.type"] = _properties[name + "@odata.type"]
+    return json.dumps(own).encode()
+
+
+def _batch(operations: Iterator[tuple[str, str, str, bytes]]) -> Request:
+    pieces = [b"--batch_1\r\nContent-Type: multipart/mixed; boundary=changeset_1\r\n\r\n"]
+    for number, (method, path, head, body) in enumerate(operations):
+        text = (
+            "--changeset_1\r\nContent-Type: application/http\r\n"
+            f"Content-Transfer-Encoding: binary\r\nContent-ID: {number}\r\n\r\n"
+            f"{method} {_origin}/{path} HTTP/1.1\r\n{head.format(length=len(body))}\r\n"
+        )
+        pieces.append(text.encode() + body + b"\r\n")
+    pieces.append(b"--changeset_1--\r\n--batch_1--\r\n")
+    return _request(
+        "POST", "$batch", b"".join(pieces), content_type="multipart/mixed; boundary=batch_1"
+    )
+
+
+def _path(pk: str, rk: str) -> str:
+    return f"bench(PartitionKey='{pk}',RowKey='{rk}')"
+
+
+def _batch_insert(number: int) -> Request:
+    pk = f"b{number:06}"
+    return _batch(
+        ("POST", "bench", _plain_head, _entity(pk, f"{n:03}", _compact)) for n in range(batch_size)
+    )
+
+
+def _batch_insert_python(number: int) -> Request:
+    pk = f"y{number:06}"
+    head = _python_head + "Prefer: return-no-content\r\n"
+    return _batch(("POST", "bench", head, _python_entity(pk, f"{n:03}")) for n in range(batch_size))
+
+
+def _batch_upsert(number: int) -> Request:
+    pk = f"u{number % 50:06}"
+    return _batch(
+        ("PUT", _path(pk, f"{n:03}"), _python_head, _python_entity(pk, f"{n:03}"))
+        for n in range(batch_size)
+    )
+
+
+def _batch_merge(number: int) -> Request:
+    pk = f"m{number % 50:06}"
+    return _batch(
+        ("PATCH", _path(pk, f"{n:03}"), _python_head, _python_entity(pk, f"{n:03}"))
+        for n in range(batch_size)
+    )
+
+
+def _insert(number: int) -> Request:
+    body = _entity(f"p{number % 8}", f"{number:08}", _compact)
+    return _request("POST", "bench", body, prefer="return-no-content")
+
+
+def _upsert(number: int) -> Request:
+    pk, rk = "seen", f"{number % 1000:08}"
+    return _request("PUT", _path(pk, rk), _entity(pk, rk, _compact))
+
+
+def _merge(number: int) -> Request:
+    return _request("MERGE", _path("seen", f"{number % 1000:08}"), b'{"age":43}', if_match="*")
+
+
+def _get(number: int) -> Request:
+    return _request("GET", _path("seen", f"{number % 1000:08}"), b"")
+
+
+Part = tuple[str, Callable[[int], Request], int, int, int]
+"""What it is called, its requests, entities in each, requests in a round, and the status."""
+
+parts: Final[dict[str, Part]] = {
+    "batch-insert": ("Batch of 100 inserts, compact", _batch_insert, 100, 40, 202),
+    "batch-insert-python": ("Batch of 100 inserts, as Python", _batch_insert_python, 100, 40, 202),
+    "batch-upsert": ("Batch of 100 upserts, as Python", _batch_upsert, 100, 40, 202),
+    "batch-merge": ("Batch of 100 merges, as Python", _batch_merge, 100, 40, 202),
+    "insert": ("Insert", _insert, 1, 2000, 204),
+    "upsert": ("Insert Or Replace", _upsert, 1, 2000, 204),
+    "merge": ("Merge, If-Match: *", _merge, 1, 2000, 204),
+    "get": ("Get", _get, 1, 2000, 200),
+}
+_clients: Final = 8
+
+
+class Cost(NamedTuple):
+    """CPU seconds."""
+
+    user: float
+    system: float
+
+
+def _used() -> Cost:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return Cost(usage.ru_utime, usage.ru_stime)
+
+
+async def _run(pipeline: Pipeline[TableCall], requests: list[Request], status: int) -> Cost:
+    """What the requests take, sent by some clients at a time."""
+    waiting = iter(requests)
+
+    async def client() -> None:
+        for request in waiting:
+            response: Response = await pipeline.handle(request)
+            assert response.status == status, response.body
+            assert isinstance(response.body, bytes)
+            assert b"odata.error" not in response.body, response.body
+
+    gc.collect()
+    began = _used()
+    await asyncio.gather(*(client() for _ in range(_clients)))
+    ended = _used()
+    return Cost(ended.user - began.user, ended.system - began.system)
+
+
+async def measure(names: list[str], rounds: int, *, profile: bool) -> None:
+    clock, entropy = RealClock(), SystemEntropy()
+    with tempfile.TemporaryDirectory(prefix="etagere-bench-") as folder:
+        engine = LmdbEngine.open(Path(folder), clock=clock)
+        pipeline = Pipeline(
+            TableFrontend(TableService(engine, clock, entropy)),
+            accounts=AccountDirectory([development_account()]),
+            authenticator=Authenticator(clock, None),
+            clock=clock,
+            entropy=entropy,
+            faults=NoFaults(),
+        )
+        await _run(pipeline, [_request("POST", "Tables", b'{"TableName":"bench"}')], 201)
+        await _run(pipeline, [_upsert(number) for number in range(1000)], 204)
+        print(f"{'CPU time an entity':36}{'user, us':>12}{'system, us':>12}")
+        for name in names:
+            title, make, entities, requests, status = parts[name]
+            numbers = count()
+            found: list[Cost] = []
+            for _ in range(rounds):
+                made = [make(next(numbers)) for _ in range(requests)]
+                found.append(await _run(pipeline, made, status))
+            user, system = (
+                min(column) / requests / entities * 1e6 for column in zip(*found, strict=True)
+            )
+            if profile:
+                made = [make(next(numbers)) for _ in range(requests)]
+                with cProfile.Profile() as profiler:
+                    await _run(pipeline, made, status)
+                pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+            print(f"{title:36}{user:12.1f}{system:12.1f}", flush=True)
+        await engine.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.table_cpu")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--profile", action="store_true", help="the event loop's thread, by cProfile"
+    )
+    arguments = parser.parse_args()
+    names = arguments.parts or list(parts)
+    for name in names:
+        if name not in parts:
+            parser.error(f"there is no part called {name}")
+    asyncio.run(measure(names, arguments.rounds, profile=arguments.profile))
+
+
+if __name__ == "__main__":
+    main()
