@@ -29,6 +29,7 @@ from etagere.protocols.amqp.events import (
     LinkAttached,
     SaslShown,
     TransferReceived,
+    TransfersReceived,
 )
 from etagere.protocols.amqp.limits import Limits
 from etagere.protocols.amqp.links import Link
@@ -105,25 +106,26 @@ def run(count: int, read: int, body: int) -> float:
     for data in reads:
         source.receive_data(data, now)
         while (event := source.next_event()) is not None:
-            assert isinstance(event, TransferReceived)
-            stored = read_message(event.payload, str)
-            delivery = Delivery(
-                stored.tail, stored.header, stored.delivery_annotations, stored.annotations,
-                number, now, number, 0, stored.ttl_ms, MessageState.active,
-                struct.pack(">IIQ", 1, 2, number), until, None, None, None, None,
-            )  # fmt: skip
-            number += 1
-            source.send(SettleReceived(in_link, event.delivery_id, accepted))
-            sink.send(
-                SendTransfer(
-                    out_link,
-                    delivery.lock_token or b"",
-                    write_head(delivery),
-                    delivery.tail,
-                    settled=False,
-                    context=delivery.lock_token,
+            assert isinstance(event, TransferReceived | TransfersReceived)
+            for one in event.each() if isinstance(event, TransfersReceived) else (event,):
+                stored = read_message(one.payload, str)
+                delivery = Delivery(
+                    stored.tail, stored.header, stored.delivery_annotations, stored.annotations,
+                    number, now, number, 0, stored.ttl_ms, MessageState.active,
+                    struct.pack(">IIQ", 1, 2, number), until, None, None, None, None,
+                )  # fmt: skip
+                number += 1
+                source.send(SettleReceived(in_link, one.delivery_id, accepted))
+                sink.send(
+                    SendTransfer(
+                        out_link,
+                        delivery.lock_token or b"",
+                        write_head(delivery),
+                        delivery.tail,
+                        settled=False,
+                        context=delivery.lock_token,
+                    )
                 )
-            )
         written += len(source.data_to_send()) + len(sink.data_to_send())
         if number > acknowledged:
             dispositions = b"".join(outcomes[acknowledged:number])

@@ -7,7 +7,7 @@ from etagere.base.clock import Timestamp, seconds
 from etagere.protocols.amqp.commands import AcceptLink, Command, SaslDecision
 from etagere.protocols.amqp.composites import Composite, encode_composite
 from etagere.protocols.amqp.connection import Connection, amqp_header, sasl_header
-from etagere.protocols.amqp.events import Event, LinkAttached, SaslShown
+from etagere.protocols.amqp.events import Event, LinkAttached, SaslShown, TransfersReceived
 from etagere.protocols.amqp.limits import Limits
 from etagere.protocols.amqp.links import Link
 from etagere.protocols.amqp.outcomes import Source, Target
@@ -74,7 +74,8 @@ class Peer:
     def events(self) -> list[Event]:
         events: list[Event] = []
         while (event := self.connection.next_event()) is not None:
-            events.append(event)
+            # What came in a run is as good as what came alone.
+            events += event.each() if isinstance(event, TransfersReceived) else [event]
         return events
 
     def event(self, kind: type[Event]) -> Any:

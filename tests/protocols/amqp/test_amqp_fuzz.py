@@ -33,6 +33,7 @@ from etagere.protocols.amqp.events import (
     LinkDetached,
     SaslShown,
     TransferReceived,
+    TransfersReceived,
 )
 from etagere.protocols.amqp.limits import Limits
 from etagere.protocols.amqp.outcomes import (
@@ -102,6 +103,9 @@ class Server:
                     connection.send(GrantCredit(event.link, 10))
                 case TransferReceived():
                     connection.send(SettleReceived(event.link, event.delivery_id, accepted))
+                case TransfersReceived():
+                    for one in event.delivery_ids:
+                        connection.send(SettleReceived(event.link, one, accepted))
                 case CreditGranted():
                     link = event.link
                     while link.live and link.credit > 0 and link.session.sendable() > 0:

@@ -52,6 +52,7 @@ from etagere.protocols.amqp.events import (
     SessionBegun,
     SessionEnded,
     TransferReceived,
+    TransfersReceived,
 )
 from etagere.protocols.amqp.limits import Limits
 from etagere.protocols.amqp.links import Link, Session
@@ -206,7 +207,11 @@ class BusConnection:
     def _handle_events(self) -> None:
         next_event = self.engine.next_event
         while (event := next_event()) is not None:
-            if isinstance(event, TransferReceived):
+            if isinstance(event, TransfersReceived):
+                handler = event.link.context
+                if handler is not None:
+                    handler.transferred_in_a_run(event)
+            elif isinstance(event, TransferReceived):
                 handler = event.link.context
                 if handler is not None:
                     handler.transferred(event)
@@ -250,7 +255,9 @@ class BusConnection:
                     self._gone(link, broken=not event.orderly)
             case ConnectionClosed():
                 self._closed()
-            case TransferReceived() | DispositionReceived() | CreditGranted() | SessionBegun():
+            case TransferReceived() | TransfersReceived() | DispositionReceived():
+                pass
+            case CreditGranted() | SessionBegun():
                 pass
             case _:
                 assert_never(event)

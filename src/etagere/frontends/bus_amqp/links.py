@@ -23,7 +23,7 @@ from etagere.protocols.amqp.commands import (
     SettleSent,
 )
 from etagere.protocols.amqp.errors import DecodeFault
-from etagere.protocols.amqp.events import DispositionReceived, TransferReceived
+from etagere.protocols.amqp.events import DispositionReceived, TransferReceived, TransfersReceived
 from etagere.protocols.amqp.links import Delivery as SentDelivery
 from etagere.protocols.amqp.links import Link
 from etagere.protocols.amqp.outcomes import (
@@ -93,6 +93,10 @@ class LinkHandler:
 
     def transferred(self, event: TransferReceived) -> None:
         """The engine lets no transfer through on links that we send on."""
+
+    def transferred_in_a_run(self, event: TransfersReceived) -> None:
+        for one in event.each():
+            self.transferred(one)
 
     def credited(self) -> None:
         """Nor credit on others."""

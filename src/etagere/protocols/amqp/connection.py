@@ -54,6 +54,7 @@ from etagere.protocols.amqp.performatives import (
     read_performative,
     read_sasl,
 )
+from etagere.protocols.amqp.runs import Runs
 from etagere.protocols.amqp.sessions import Sessions
 from etagere.protocols.amqp.states import (
     ConnectionEffect,
@@ -107,6 +108,7 @@ class Connection:
         "_outbox",
         "_peer_idle_ticks",
         "_received_at",
+        "_runs",
         "_sasl",
         "_sasl_hostname",
         "_sent_at",
@@ -132,6 +134,7 @@ class Connection:
         self._outbox = Outbox()
         self._events: deque[Event] = deque()
         self._sessions = Sessions(limits, self._outbox, self._events)
+        self._runs = Runs(limits, self._sessions.mapped, self._events)
         self._now = now
         self._born = now
         self._received_at = now
@@ -288,7 +291,11 @@ class Connection:
         frame_bytes_max = self._limits.frame_bytes_in_max
         mapped = self._sessions.mapped
         deliveries = self._sessions.deliveries
+        runs = self._runs
         while length - at >= header_bytes:
+            if self._state is _open and (run_end := runs.take(buffer, at, length)) > at:
+                at = run_end
+                continue
             size, offset, kind, channel = _read_header(buffer, at)
             if size > frame_bytes_max:
                 self._framing_fault("A frame is larger than the maximum.")
@@ -317,10 +324,16 @@ class Connection:
                         transfer = walk_transfer(buffer, body + 3, end)
                         if transfer is not None:
                             handle, number, tag, form, settled, more, payload = transfer
-                            if not more and deliveries.received_whole(
-                                session, handle, number, tag, form, settled, buffer[payload:end]
-                            ):
-                                continue
+                            if not more:
+                                link = deliveries.received_whole(
+                                    session, handle, number, tag, form, settled, buffer[payload:end]
+                                )
+                                if link is not None:
+                                    if offset == 2:
+                                        runs.walked_transfer(
+                                            link, handle, form, settled, buffer, body - 8, payload
+                                        )
+                                    continue
                             deliveries.received(
                                 session,
                                 handle,
@@ -338,6 +351,8 @@ class Connection:
                         outcome = walk_accepted(buffer, body + 3, end)
                         if outcome is not None:
                             role, first, last, settled = outcome
+                            if role and first == last and offset == 2:
+                                runs.walked_accepted(session, settled, buffer, body - 8, end)
                             deliveries.disposed(session, role, first, last, settled, accepted)
                             continue
                     elif code == 0x13:

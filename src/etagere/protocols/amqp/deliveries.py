@@ -90,10 +90,10 @@ class Deliveries:
         message_format: int,
         settled: bool,
         payload: bytes,
-    ) -> bool:
-        """The commonest transfer, a whole message on a link that wants it.
+    ) -> Link | None:
+        """The commonest transfer, a whole message on a link that wants it: the link.
 
-        False if there is anything unusual about it; nothing is changed then.
+        None if there is anything unusual about it; nothing is changed then.
         """
         link = session.links.get(handle)
         if (
@@ -106,7 +106,7 @@ class Deliveries:
             or len(tag) > self._limits.delivery_tag_bytes_max
             or session.incoming_window <= self._window_half
         ):
-            return False
+            return None
         session.incoming_window -= 1
         session.next_incoming_id = (session.next_incoming_id + 1) & serial_mask
         link.credit -= 1
@@ -116,7 +116,7 @@ class Deliveries:
         self._events.append(
             TransferReceived(link, delivery_id, tag, message_format, settled, payload)
         )
-        return True
+        return link
 
     def received(
         self,

@@ -44,6 +44,28 @@ class TransferReceived(msgspec.Struct, frozen=True):
     """Larger than the link takes: the payload was thrown away."""
 
 
+class TransfersReceived(msgspec.Struct, frozen=True):
+    """Whole messages that came one after the other, alike in everything else, on one link."""
+
+    link: Link
+    delivery_ids: list[int]
+    tags: list[bytes]
+    message_format: int
+    settled: bool
+    payloads: list[bytes]
+
+    def each(self) -> list[TransferReceived]:
+        """The same, one by one."""
+        return [
+            TransferReceived(
+                self.link, delivery_id, tag, self.message_format, self.settled, payload
+            )
+            for delivery_id, tag, payload in zip(
+                self.delivery_ids, self.tags, self.payloads, strict=True
+            )
+        ]
+
+
 class CreditGranted(msgspec.Struct, frozen=True):
     """`link.credit`, `link.drain` or the room in the session's window changed.
 
@@ -113,6 +135,7 @@ Event = (
     | SessionBegun
     | LinkAttached
     | TransferReceived
+    | TransfersReceived
     | CreditGranted
     | DispositionReceived
     | DispositionUnmatched
