@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from etagere.base.clock import Timestamp
-from etagere.kv.check import check_store
+from etagere.kv.check import check_store, nowhere
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.engines.memory import MemoryEngine
 
@@ -50,7 +50,7 @@ def open_engine(request, tmp_path, clock):
 
     yield opener
     if path.exists():
-        assert check_store(path, tuple_keys=False) == []
+        assert check_store(path, tuple_keys=nowhere) == []
 
 
 @pytest.fixture

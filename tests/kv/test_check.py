@@ -3,7 +3,7 @@
 import lmdb
 import pytest
 
-from etagere.kv.check import Checker, Finding, check_store
+from etagere.kv.check import Checker, Finding, check_store, nowhere
 from etagere.kv.contract import Partition, StoreUnusable
 from etagere.kv.engines.directory_lock import DirectoryLock
 from etagere.kv.engines.lmdb import LmdbEngine
@@ -200,7 +200,7 @@ def test_a_store_in_use_is_left_alone(store):
 def test_keys_that_are_no_tuples_may_be_meant(store):
     damage(store, lambda txn: txn.put(part + b"\0no tuple", b""))
     assert problems(store)
-    assert not problems(store, tuple_keys=False)
+    assert not problems(store, tuple_keys=nowhere)
 
 
 def test_checkers_are_asked_with_everything_at_hand(store, clock):

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from etagere.kv.check import check_store
+from etagere.kv.check import check_store, nowhere
 from etagere.kv.contract import StoreFull
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.tuples import unpack
@@ -59,7 +59,7 @@ def read_to_the_end(process, acknowledged):
 
 
 async def verify(path, clock, acknowledged):
-    assert check_store(path, tuple_keys=False) == []
+    assert check_store(path, tuple_keys=nowhere) == []
     engine = LmdbEngine.open(path, clock=clock)
 
     async def body(tx):
@@ -219,7 +219,7 @@ async def test_a_disk_that_fills_up(small, clock, durability):
         await put(engine, -1, 1 << 20)
     # Nothing is lost on the way through a restart on a full disk.
     await engine.close()
-    assert check_store(directory / "store", tuple_keys=False) == []
+    assert check_store(directory / "store", tuple_keys=nowhere) == []
     engine = LmdbEngine.open(directory / "store", clock=clock, durability=durability)
     assert await stored(engine) == known
     enlarge()
@@ -227,7 +227,7 @@ async def test_a_disk_that_fills_up(small, clock, durability):
     await asyncio.gather(*(put(engine, 10**9 + n, 20_000) for n in range(100)))
     assert len(await stored(engine)) == before + 100
     await engine.close()
-    assert check_store(directory / "store", tuple_keys=False) == []
+    assert check_store(directory / "store", tuple_keys=nowhere) == []
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -251,7 +251,7 @@ async def test_deleting_makes_room_on_a_full_disk(small_disk, clock, restarted):
     await asyncio.gather(*(delete(engine, n) for n in list(known)))
     assert await stored(engine) == set()
     await engine.close()
-    assert check_store(directory / "store", tuple_keys=False) == []
+    assert check_store(directory / "store", tuple_keys=nowhere) == []
 
 
 async def test_a_full_store_can_be_reset(small_disk, clock):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from etagere.base.errors import Refused
-from etagere.kv.check import check_store
+from etagere.kv.check import check_store, nowhere
 from etagere.kv.contract import Partition
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.engines.memory import MemoryEngine
@@ -175,7 +175,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(self.engine.close())
         self.runner.close()
         if self.durable:
-            assert check_store(self.directory / "store", tuple_keys=False) == []
+            assert check_store(self.directory / "store", tuple_keys=nowhere) == []
         shutil.rmtree(self.directory)
 
 

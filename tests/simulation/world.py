@@ -19,7 +19,6 @@ from etagere.frontends.common.pipeline import Pipeline
 from etagere.frontends.queue_rest.service import QueueFrontend
 from etagere.frontends.table_rest.service import TableFrontend
 from etagere.kv.contract import StoreError, StoreFailed, StoreFull
-from etagere.kv.overlay import SnapshotTx
 from etagere.kv.runner import run
 from etagere.services.blob import check as blob_check
 from etagere.services.blob import sweep as blob_sweep
@@ -222,20 +221,8 @@ class World:
             if not finding.is_harmless
         ]
         for checker in (QueueChecker(), TableChecker()):
-            found += [str(finding) for finding in run(checker.check, RestingTx(self.engine))]
+            found += [str(finding) for finding in run(checker.check, self.engine.at_rest())]
         return found
-
-
-class RestingTx(SnapshotTx):
-    """A `kv.check.CheckTx` on an engine in memory."""
-
-    def __init__(self, engine: FaultyEngine) -> None:
-        super().__init__(engine._rows, engine._clock.now())
-        self.last_stamp = engine._last_stamp
-        self._parts = list(engine._rows._parts)
-
-    def partitions(self) -> Any:
-        return iter(self._parts)
 
 
 class Surprises(logging.Handler):

@@ -14,13 +14,15 @@ from etagere.app.configuration import Unusable
 from etagere.app.foundation import extents_directory
 from etagere.extents.check import check as check_extents
 from etagere.extents.local import LocalExtents
-from etagere.kv.check import CheckTx, Finding, check_store
+from etagere.kv.check import Checker, CheckTx, Finding, check_store
 from etagere.kv.contract import StoreUnusable
 from etagere.kv.engines.directory_lock import DirectoryLock
 from etagere.kv.engines.lmdb import LmdbEngine
-from etagere.kv.tuples import unpack
+from etagere.kv.tuples import Item, unpack
 from etagere.servers.real import RealClock
 from etagere.services.blob.check import Referrers, check_account
+from etagere.services.bus.check import BusChecker
+from etagere.services.bus.keys import has_own_keys
 from etagere.services.queue.check import QueueChecker
 from etagere.services.table.check import TableChecker
 
@@ -52,11 +54,16 @@ def _accounts(tx: CheckTx, service: str) -> Iterator[str]:
                 pass
 
 
+def _has_tuple_keys(partition: tuple[Item, ...]) -> bool:
+    return not has_own_keys(partition)
+
+
 def check(directory: str) -> int:
     path = Path(directory)
     try:
         blobs = BlobChecker()
-        findings = check_store(path, [blobs, QueueChecker(), TableChecker()])
+        checkers: list[Checker] = [blobs, QueueChecker(), TableChecker(), BusChecker()]
+        findings = check_store(path, checkers, tuple_keys=_has_tuple_keys)
         faults = [f"{found.checker}: {found.where}: {found.problem}" for found in findings]
         if not faults:
             with DirectoryLock(path):
@@ -68,7 +75,8 @@ def check(directory: str) -> int:
     for line in faults:
         sys.stdout.write(line + "\n")
     if faults:
-        sys.stderr.write(f"etagere: {directory} has {len(faults)} faults\n")
+        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        sys.stderr.write(f"etagere: {directory} has {count}\n")
         return 1
     sys.stdout.write(f"{directory} is sound\n")
     return 0

@@ -4,7 +4,7 @@ First the file's pages, without trusting any of them; then the engine's own rows
 keys and every key; then whatever the services want to know of their records (`Checker`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -21,7 +21,7 @@ from etagere.kv.engines.long_keys import next_node_key, node_space
 from etagere.kv.engines.rows import LmdbRows, format_key, format_version, stamp_key
 from etagere.kv.overlay import Row, SnapshotTx
 from etagere.kv.runner import run
-from etagere.kv.tuples import MalformedTuple, unpack, unpack_from
+from etagere.kv.tuples import Item, MalformedTuple, unpack, unpack_from
 
 findings_max: Final = 1000
 
@@ -55,13 +55,24 @@ class Checker(Protocol):
     async def check(self, tx: CheckTx) -> list[Finding]: ...
 
 
+TupleKeys = Callable[[tuple[Item, ...]], bool]
+
+
+def everywhere(_partition: tuple[Item, ...]) -> bool:
+    return True
+
+
+def nowhere(_partition: tuple[Item, ...]) -> bool:
+    return False
+
+
 def check_store(
-    path: Path | str, checkers: Sequence[Checker] = (), *, tuple_keys: bool = True
+    path: Path | str, checkers: Sequence[Checker] = (), *, tuple_keys: TupleKeys = everywhere
 ) -> list[Finding]:
     """What is wrong with the store in this directory; at most `findings_max` findings.
 
-    StoreUnusable if it is in use or is no store.  `tuple_keys`: every key must be a packed tuple,
-    which the services hold to and the engine does not ask for.
+    StoreUnusable if it is in use or is no store.  `tuple_keys`: in which partitions every key must
+    be a packed tuple, which the engine does not ask for.
     """
     path = Path(path)
     if not (path / data_file_name).exists():
@@ -123,7 +134,7 @@ class _RowCheck:
     """Reads every row once, and those of nodes once more when the way to them is known."""
 
     def __init__(
-        self, txn: "lmdb.Transaction[bytes]", row_key_bytes: int, *, tuple_keys: bool
+        self, txn: "lmdb.Transaction[bytes]", row_key_bytes: int, *, tuple_keys: TupleKeys
     ) -> None:
         self._txn = txn
         self._row_key_bytes = row_key_bytes
@@ -172,7 +183,7 @@ class _RowCheck:
             part, at = unpack_from(key, 0)
             if not part or key[at : at + 1] != b"\0":
                 self._find(key, "key without a partition")
-            elif self._tuple_keys:
+            elif self._tuple_keys(part):
                 unpack(key[at + 1 :])
         except MalformedTuple as error:
             self._find(key, f"key that does not decode: {error}")

@@ -11,7 +11,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from etagere.kv.check import check_store
+from etagere.kv.check import check_store, nowhere
 from etagere.kv.contract import (
     EngineLimits,
     LimitExceeded,
@@ -31,7 +31,7 @@ part = Partition(pack("part"))
 def path(tmp_path):
     yield tmp_path / "store"
     if (tmp_path / "store" / "data.mdb").exists():
-        assert check_store(tmp_path / "store", tuple_keys=False) == []
+        assert check_store(tmp_path / "store", tuple_keys=nowhere) == []
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ import pytest
 from etagere.base.clock import Timestamp, seconds
 from etagere.base.errors import Refused
 from etagere.kv.engines.memory import MemoryEngine
+from etagere.kv.runner import run
 from etagere.protocols.amqp.encoding import encode
 from etagere.protocols.amqp.values import Described, ULong
 from etagere.services.bus.broker import Broker
+from etagere.services.bus.check import BusChecker
 from etagere.services.bus.descriptions import (
     QueueDescription,
     SubscriptionDescription,
@@ -254,9 +256,19 @@ class Bus:
         return await self.broker.peek(path, first, count, **more)
 
 
+stores = []
+"""Those that the running test has made; what must hold of each is checked after it."""
+
+
+def problems(store):
+    """What `etagere check` would say of the bus."""
+    return [str(finding) for finding in run(BusChecker().check, store.at_rest())]
+
+
 async def make_bus(*, tier=Tier.standard, seed=0, clock=None, **engine_options):
     clock = clock or HandClock()
     engine = MemoryEngine(clock, **engine_options)
+    stores.append(engine)
     return await Bus(engine, clock, SeededEntropy(seed), tier).start()
 
 
@@ -286,6 +298,7 @@ __all__ = [
     "make_bus",
     "message",
     "peek_lock",
+    "problems",
     "properties_of",
     "receive_and_delete",
     "refused",
@@ -293,4 +306,5 @@ __all__ = [
     "release",
     "seconds",
     "start",
+    "stores",
 ]

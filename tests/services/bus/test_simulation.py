@@ -32,6 +32,7 @@ from .harness import (
     receive_and_delete,
     release,
     seconds,
+    stores,
 )
 
 lost = ("com.microsoft:message-lock-lost", "com.microsoft:session-lock-lost")
@@ -146,6 +147,7 @@ class Simulation:
         self.faults = FlakyStore(chance)
         self.faults.random.seed(seed + 1)
         self.store = MemoryEngine(self.clock, faults=self.faults)
+        stores.append(self.store)
         self.entropy = SeededEntropy(seed)
         self.sessions = sessions
         self.crashes = crashes

@@ -3,27 +3,14 @@
 import pytest
 from queue_driver import QueueDriver
 
-from etagere.kv.overlay import SnapshotTx
 from etagere.services.queue import keys, records
 from etagere.services.queue.check import QueueChecker
 from etagere.services.queue.queues import open_queue
 from etagere.services.queue.records import QueueHead
 
 
-class CheckTx(SnapshotTx):
-    """The store in memory as a checker reads it."""
-
-    def __init__(self, engine, last_stamp: int | None = None) -> None:
-        super().__init__(engine._rows, engine._clock.now())
-        self._engine = engine
-        self.last_stamp = engine._last_stamp if last_stamp is None else last_stamp
-
-    def partitions(self):
-        return iter(list(self._engine._rows._parts))
-
-
 async def findings(queue: QueueDriver, **options) -> list[str]:
-    found = await QueueChecker().check(CheckTx(queue.engine, **options))
+    found = await QueueChecker().check(queue.engine.at_rest(**options))
     return [finding.problem for finding in found]
 
 

@@ -8,7 +8,6 @@ import pytest
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Engine
 from etagere.kv.engines.memory import MemoryEngine
-from etagere.kv.overlay import SnapshotTx
 from etagere.services.table import entities, query, tables
 from etagere.services.table.check import TableChecker
 from etagere.services.table.entities import Change, Stored, Write, write_of
@@ -91,25 +90,10 @@ class Tables:
             options["begin"] = before(*page.next_keys)
 
 
-class CheckTx(SnapshotTx):
-    """The store in memory as a checker reads it."""
-
-    def __init__(self, engine: MemoryEngine) -> None:
-        super().__init__(engine._rows, epoch)
-        self._engine = engine
-
-    @property
-    def last_stamp(self) -> int:
-        return self._engine._last_stamp
-
-    def partitions(self):
-        return iter(self._engine._rows._parts)
-
-
 async def problems(store: Tables) -> list[str]:
     """What `etagere check` would say of the store."""
     assert isinstance(store.engine, MemoryEngine)
-    found = await TableChecker().check(CheckTx(store.engine))
+    found = await TableChecker().check(store.engine.at_rest())
     return [finding.problem for finding in found]
 
 

@@ -5,6 +5,7 @@ read is one snapshot and writes are serial without any locking.
 """
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -96,6 +97,10 @@ class MemoryEngine:
     def watch(self, topic: bytes) -> AbstractAsyncContextManager[Signal]:
         return self._topics.watch(topic)
 
+    def at_rest(self, last_stamp: int | None = None) -> "RestingTx":
+        """Everything that there is now, as `kv.check`'s checkers read it."""
+        return RestingTx(self._rows, self._last_stamp if last_stamp is None else last_stamp)
+
     async def reset(self) -> None:
         """Forget every row; stamps go on rising, and every watcher is woken."""
         self._rows = _Rows()
@@ -144,6 +149,20 @@ def _same(a: object, b: object) -> bool:
     return a == b
 
 
+class RestingTx(SnapshotTx):
+    """A `kv.check.CheckTx`."""
+
+    __slots__ = ("_rows", "last_stamp")
+
+    def __init__(self, rows: "_Rows", last_stamp: int) -> None:
+        super().__init__(rows, Timestamp(0))
+        self._rows = rows
+        self.last_stamp = last_stamp
+
+    def partitions(self) -> Iterator[Partition]:
+        return self._rows.partitions()
+
+
 class _Rows:
     """Every row, by partition; a `Snapshot` for as long as nobody applies writes to it."""
 
@@ -162,6 +181,9 @@ class _Rows:
             return []
         keys = rows.irange(begin, end, (True, False), reverse)
         return [(key, rows[key]) for key in islice(keys, limit)]
+
+    def partitions(self) -> Iterator[Partition]:
+        return iter(sorted(self._parts))
 
     def apply(self, writes: Writes) -> None:
         for part, changes in writes.items():

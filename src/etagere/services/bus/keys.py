@@ -36,13 +36,16 @@ and as log `descriptions` the topic's subscriptions and their rules:
     R  (subscription number, name folded)  RuleDescription
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
 from etagere.kv.contract import Partition
-from etagere.kv.tuples import pack, range_of, unpack
+from etagere.kv.tuples import Item, MalformedTuple, pack, range_of, unpack
 
 Range = tuple[bytes, bytes]
+
+service: Final = "bus"
 
 rests: Final = 0xFFFF_FFFE
 descriptions: Final = 0xFFFF_FFFF
@@ -60,11 +63,11 @@ message_key_bytes: Final = 13
 
 
 def catalogue(namespace: str) -> Partition:
-    return Partition(pack("bus", namespace.casefold()))
+    return Partition(pack(service, namespace.casefold()))
 
 
 def entity(namespace: str, entity_id: int) -> Partition:
-    return Partition(pack("bus", namespace.casefold(), entity_id))
+    return Partition(pack(service, namespace.casefold(), entity_id))
 
 
 def entity_record(folded: str) -> bytes:
@@ -81,6 +84,11 @@ def doomed(entity_id: int) -> bytes:
 
 def doomed_node(entity_id: int, node: int) -> bytes:
     return pack("doomed", entity_id, node)
+
+
+def catalogue_rows() -> Range:
+    """Every row of a catalogue."""
+    return b"", b"\xff"
 
 
 def doomed_of(key: bytes) -> tuple[int, int | None]:
@@ -259,3 +267,76 @@ def rules(number: int) -> Range:
     begin, end = range_of(number)
     stem = _kind(descriptions, b"R")
     return stem + begin, stem + end
+
+
+def all_rules() -> Range:
+    return _kind(descriptions, b"R"), _kind(descriptions, b"R") + b"\xff"
+
+
+def rule_of(key: bytes) -> tuple[int, str]:
+    """The subscription's number and the folded name in a key of `rule`."""
+    number, folded = unpack(key[5:])
+    assert isinstance(number, int)
+    assert isinstance(folded, str)
+    return number, folded
+
+
+def subscription_of(key: bytes) -> str:
+    """The folded name in a key of `subscription`."""
+    return session_of(key)
+
+
+# ---- what a key can be
+
+
+def has_own_keys(partition: tuple[Item, ...]) -> bool:
+    """Whether the keys of this partition are made here, and are no packed tuples."""
+    match partition:
+        case (str(name), str(), int()):
+            return name == service
+        case _:
+            return False
+
+
+def log_of(key: bytes) -> int | None:
+    """The log that a row of an entity belongs to; None if it is too short for any."""
+    return int.from_bytes(key[:4], "big") if len(key) > 4 else None
+
+
+def is_whole(key: bytes) -> bool:
+    """Whether it is a key of an entity's partition, and nothing of it is missing."""
+    log, kind, rest_of_key = key[:4], key[4:5], key[5:]
+    if log == descriptions.to_bytes(4, "big"):
+        shapes = _shapes_of_descriptions
+    else:
+        shapes = _shapes_of_rests if log == rests.to_bytes(4, "big") else _shapes
+    shape = shapes.get(kind)
+    if shape is None or isinstance(shape, int):
+        return len(rest_of_key) == shape
+    number_bytes, types = shape
+    try:
+        items = unpack(rest_of_key[: len(rest_of_key) - number_bytes])
+    except MalformedTuple:
+        return False
+    return tuple(map(type, items)) == types
+
+
+_Shape = int | tuple[int, tuple[type, ...]]
+"""How long the rest of a key is; or how long a number at its end, and the tuple in front of it."""
+
+_digest_bytes: Final = 16
+_shapes: Final[Mapping[bytes, _Shape]] = {
+    b"c": 0,
+    b"m": 8,
+    b"o": 8,
+    b"h": 8,
+    b"t": 16,
+    b"e": 16,
+    b"x": (8, (str,)),
+    b"s": (0, (str,)),
+    b"z": (0, (str,)),
+    b"d": _digest_bytes,
+    b"w": 8 + _digest_bytes,
+}
+_shapes_of_rests: Final[Mapping[bytes, _Shape]] = {b"b": 16, b"r": 12}
+_shapes_of_descriptions: Final[Mapping[bytes, _Shape]] = {b"S": (0, (str,)), b"R": (0, (int, str))}

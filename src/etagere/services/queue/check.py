@@ -12,14 +12,14 @@ from etagere.base.clock import timestamp_never
 from etagere.kv.check import CheckTx, Finding
 from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.layers.records import DamagedRecord
-from etagere.kv.tuples import after, unpack
+from etagere.kv.layers.rows import every_row
+from etagere.kv.tuples import unpack
 from etagere.services.queue import keys, records
 from etagere.services.queue.keys import Range
 from etagere.services.queue.records import Message, QueueHead
 
 problems_max: Final = 100
 """What is told of one queue; more of the same helps nobody."""
-_rows_read: Final = 100
 
 
 class QueueChecker:
@@ -96,7 +96,7 @@ class _Census:
     async def take(self, tx: ReadTx) -> None:
         generation = self.head.generation
         self.last_stamp = generation
-        async for key, value in _rows(tx, self.part, keys.messages(generation)):
+        async for key, value in every_row(tx, self.part, *keys.messages(generation)):
             self.messages += 1
             try:
                 await self._count(tx, key, records.messages.decode(value))
@@ -140,7 +140,7 @@ async def _is_there(tx: ReadTx, part: Partition) -> bool:
 
 
 async def _directory(tx: ReadTx, account: str) -> AsyncIterator[str]:
-    async for key, _ in _rows(tx, keys.account_partition(account), keys.directory()):
+    async for key, _ in every_row(tx, keys.account_partition(account), *keys.directory()):
         yield keys.directory_name(key)
 
 
@@ -157,14 +157,6 @@ async def _generations(tx: ReadTx, part: Partition) -> AsyncIterator[int]:
 
 async def _length(tx: ReadTx, part: Partition, rows: Range) -> int:
     count = 0
-    async for _ in _rows(tx, part, rows):
+    async for _ in every_row(tx, part, *rows):
         count += 1
     return count
-
-
-async def _rows(tx: ReadTx, part: Partition, among: Range) -> AsyncIterator[tuple[bytes, bytes]]:
-    begin, end = among
-    while rows := await tx.scan(part, begin, end, limit=_rows_read):
-        for row in rows:
-            yield row
-        begin = after(rows[-1][0])

@@ -1,20 +1,17 @@
 """What must hold of every table at rest; `etagere check` and the tests ask for it."""
 
-from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
 
 from etagere.kv.check import CheckTx, Finding
-from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.layers.records import DamagedRecord
-from etagere.kv.tuples import after, unpack
+from etagere.kv.layers.rows import every_row
+from etagere.kv.tuples import unpack
 from etagere.services.table import entity, keys
 from etagere.services.table.records import directory_entries
 from etagere.services.table.records import entities as entity_records
 from etagere.services.table.records import tables as table_records
-
-_scan_rows: Final = 1000
 
 
 class TableChecker:
@@ -41,7 +38,7 @@ async def _check_directory(tx: CheckTx, account: str) -> list[str]:
     """Every name in the directory is that of a table's record."""
     part = keys.account_partition(account)
     problems: list[str] = []
-    async for key, raw in _rows(tx, part, *keys.directory()):
+    async for key, raw in every_row(tx, part, *keys.directory()):
         name = keys.directory_name(key)
         record = await tx.get(keys.table_partition(account, name), keys.table_record)
         try:
@@ -75,7 +72,7 @@ async def _check_table(tx: CheckTx, account: str, name: str) -> list[str]:
             return ["there, but not in the directory"]
     problems: list[str] = []
     swept: set[int] = set()
-    async for key, raw_entity in _rows(tx, part, *keys.all_entities()):
+    async for key, raw_entity in every_row(tx, part, *keys.all_entities()):
         generation = keys.entity_generation(key)
         if generation == current:
             problems += _check_entity(key, raw_entity, tx.last_stamp)
@@ -95,12 +92,3 @@ def _check_entity(key: bytes, raw: bytes, last_stamp: int) -> list[str]:
     if record.stamp > last_stamp:
         return [f"entity {key.hex()} has a stamp above the store's last one"]
     return []
-
-
-async def _rows(
-    tx: ReadTx, part: Partition, begin: bytes, end: bytes
-) -> AsyncIterator[tuple[bytes, bytes]]:
-    while rows := await tx.scan(part, begin, end, limit=_scan_rows):
-        for row in rows:
-            yield row
-        begin = after(rows[-1][0])
