@@ -1,157 +1,27 @@
 """Nothing that was acknowledged is lost, and nothing that was not is there in part: a real server
-killed at random moments under concurrent writers, and one whose disk fills up.
-
-Every writer owns its names, and notes what it asks for before it asks and what was acknowledged
-after it was told.  Contents say which write they are, so that a mix of two would show.
-"""
+killed at random moments under concurrent writers, and one whose disk fills up."""
 
 import asyncio
-import hashlib
 import io
 import os
 import random
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from itertools import product
 
-import aiohttp
 import pytest
-from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 
 from etagere.app.cli import main
 from etagere.testing import ServerProcess
 
-account = "crashing1"
+from .crash_writers import Account, Known, What, Writer, containers, content, session, version
+
 key = "Y3Jhc2hpbmcgaXMgcGFydCBvZiB0aGUgcGxhbg=="
+accounts = (Account("crashing1", key, False), Account("crashing2", key, True))
 kills = int(os.environ.get("ETAGERE_KILLS", "20"))
 writers = 8
-names_each = 4
-version = {"x-ms-version": "2025-05-05"}
 
 pytestmark = pytest.mark.slow
-
-
-def token():
-    from datetime import UTC, datetime, timedelta
-
-    return generate_account_sas(
-        account,
-        key,
-        ResourceTypes(service=True, container=True, object=True),
-        AccountSasPermissions(read=True, write=True, delete=True, list=True, create=True),
-        datetime.now(UTC) + timedelta(days=2),
-    )
-
-
-def content(name, number, size):
-    """Bytes that name their write from end to end."""
-    block = hashlib.sha256(f"{name}/{number}".encode()).digest()
-    return (block * (size // 32 + 1))[:size]
-
-
-@dataclass
-class Known:
-    """What one name may hold: what was acknowledged last, or what was asked for since."""
-
-    acknowledged: tuple[int, int] | None = None
-    """(number, size); None: it is not there."""
-    asked: list[tuple[int, int] | None] = field(default_factory=list)
-
-    def ask(self, what):
-        self.asked.append(what)
-
-    def acknowledge(self, what):
-        self.acknowledged = what
-        self.asked.clear()
-
-    def allows(self, what):
-        return what == self.acknowledged or what in self.asked
-
-
-class Writer:
-    """Writes its own blobs one after another: small, large, in blocks, deleted, overwritten."""
-
-    def __init__(self, number, chance):
-        self.chance = chance
-        self.known = {f"w{number}-{n}": Known() for n in range(names_each)}
-        self.number = 0
-        self.acknowledged = 0
-
-    async def run(self, session, url, query):
-        try:
-            while True:
-                await self.step(session, url, query)
-        except (TimeoutError, aiohttp.ClientError, ConnectionError):
-            return  # the server is gone; what was asked for last may or may not be there
-
-    async def step(self, session, url, query):
-        name = self.chance.choice(list(self.known))
-        known = self.known[name]
-        self.number += 1
-        size = self.chance.choice((0, 100, 4096, 60_000, 200_000, 1_500_000))
-        what = (self.number, size)
-        target = f"{url}/crash/{name}?{query}"
-        kind = self.chance.random()
-        if kind < 0.15:
-            known.ask(None)
-            status = await self.send(session.delete(target, headers=version))
-            if status in (202, 404):
-                known.acknowledge(None)
-                self.acknowledged += 1
-        elif kind < 0.75 or size == 0:
-            known.ask(what)
-            headers = {**version, "x-ms-blob-type": "BlockBlob"}
-            body = content(name, self.number, size)
-            status = await self.send(session.put(target, data=io.BytesIO(body), headers=headers))
-            assert status == 201
-            known.acknowledge(what)
-            self.acknowledged += 1
-        else:
-            await self.in_blocks(session, target, known, name, what)
-
-    async def in_blocks(self, session, target, known, name, what):
-        body = content(name, *what)
-        ids = [f"{what[0]:08d}{n}" for n in range(3)]
-        third = len(body) // 3 + 1
-        parts = [body[:third], body[third : 2 * third], body[2 * third :]]
-        from base64 import b64encode
-
-        encoded = [b64encode(text.encode()).decode() for text in ids]
-        for text, part in zip(encoded, parts, strict=True):
-            escaped = text.replace("=", "%3D").replace("+", "%2B").replace("/", "%2F")
-            staged = f"{target}&comp=block&blockid={escaped}"
-            assert (
-                await self.send(session.put(staged, data=io.BytesIO(part), headers=version)) == 201
-            )
-        listed = "".join(f"<Latest>{text}</Latest>" for text in encoded)
-        known.ask(what)
-        status = await self.send(
-            session.put(
-                f"{target}&comp=blocklist",
-                data=f"<?xml version='1.0'?><BlockList>{listed}</BlockList>",
-                headers=version,
-            )
-        )
-        assert status == 201
-        known.acknowledge(what)
-        self.acknowledged += 1
-
-    async def send(self, request):
-        async with request as answer:
-            await answer.read()
-            if answer.status >= 500:
-                raise ServerError(answer.status, answer.headers.get("x-ms-error-code"))
-            return answer.status
-
-
-class ServerError(Exception):
-    pass
-
-
-def session():
-    # What the client decodes from the URL it signs again: send it as it is.
-    timeout = aiohttp.ClientTimeout(total=30)
-    return aiohttp.ClientSession(timeout=timeout, skip_auto_headers=["Content-Type"])
 
 
 async def read_back(url, query, name):
@@ -160,32 +30,16 @@ async def read_back(url, query, name):
         return r.status, body
 
 
-async def verify(url, query, all_known):
-    """Every name holds one whole write, and one that it may hold; that is what is known now."""
-    for name, known in all_known.items():
-        status, body = await read_back(url, query, name)
-        assert status in (200, 404)
-        if status == 404:
-            found = None
-        else:
-            candidates = [known.acknowledged, *known.asked]
-            matching = [w for w in candidates if w is not None and body == content(name, *w)]
-            assert matching, f"{name}: {len(body)} bytes that nobody wrote; {candidates}"
-            found = matching[0]
-        assert known.allows(found), f"{name}: {found} is there, not {known}"
-        known.acknowledge(found)
-
-
-async def listed(url, query):
-    target = f"{url}/crash?restype=container&comp=list&{query}"
+async def listed(url, query, container="crash"):
+    target = f"{url}/{container}?restype=container&comp=list&{query}"
     async with session() as client, client.get(target, headers=version) as answer:
         text = await answer.text()
         assert answer.status == 200
         return {part.partition("</Name>")[0] for part in text.split("<Name>")[1:]}
 
 
-async def create_container(url, query):
-    target = f"{url}/crash?restype=container&{query}"
+async def create_container(url, query, container="crash"):
+    target = f"{url}/{container}?restype=container&{query}"
     async with session() as client, client.put(target, headers=version) as answer:
         assert answer.status == 201
 
@@ -197,39 +51,96 @@ def check(directory):
     assert ended.value.code == 0
 
 
+async def verify(origin, crew):
+    async with session() as client:
+        await asyncio.gather(*(writer.verify(client, origin) for writer in crew))
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_killed_at_random_moments_under_writers(tmp_path, workers, record_property, capsys):
+    """Half of all kills each; one account keeps versions, the other has snapshots taken."""
     seed = int(os.environ.get("ETAGERE_SEED", random.randrange(2**32)))
     record_property("ETAGERE_SEED", seed)
+    print(f"ETAGERE_SEED={seed}")  # noqa: T201 - pytest shows it when the test fails
     chance = random.Random(seed)
     data = tmp_path / "data"
-    arguments = ["--data", str(data), "--account", f"{account}:{key}", "--services", "blob"]
-    if workers > 1:
-        arguments += ["--workers", str(workers)]
-    crew = [Writer(number, random.Random(seed + number)) for number in range(writers)]
-    all_known = {name: known for writer in crew for name, known in writer.known.items()}
-    query = token()
-    rounds = kills if workers == 1 else max(2, kills // 4)
-    for number in range(rounds):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("".join(_account_table(each) for each in accounts))
+    arguments = [f"--data={data}", f"--config={settings}", "--services=blob"]
+    arguments.append(f"--workers={workers}")
+    crew = [
+        Writer(number, random.Random(seed + number), accounts[number % len(accounts)])
+        for number in range(writers)
+    ]
+    rounds = max(2, kills // 2)
+    for number in range(rounds + 1):
         server = await asyncio.to_thread(ServerProcess, arguments)
-        url = server.urls["blob"]
-        if number == 0:
-            await create_container(url, query)
-        else:
-            await verify(url, query, all_known)
-        async with session() as client:
-            tasks = [asyncio.create_task(w.run(client, url, query)) for w in crew]
-            await asyncio.sleep(chance.uniform(0.05, 0.6))
-            await asyncio.to_thread(server.kill)
-            await asyncio.gather(*tasks)
+        try:
+            origin = server.urls["blob"].rpartition("/")[0]
+            if number == 0:
+                for each, name in product(accounts, containers):
+                    await create_container(f"{origin}/{each.name}", each.token(), name)
+            await verify(origin, crew)
+            if number == rounds:
+                for each, name in product(accounts, containers):
+                    names = await listed(f"{origin}/{each.name}", each.token(), name)
+                    assert names == _here(crew, each, name)
+                break
+            async with session() as client:
+                tasks = [asyncio.create_task(writer.run(client, origin)) for writer in crew]
+                # At a moment counted in steps, so that a slow machine is tested as well.
+                goal = _steps(crew) + chance.randrange(80)
+                while _steps(crew) < goal and not all(map(asyncio.Task.done, tasks)):  # noqa: ASYNC110 - writers tell nobody
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(chance.uniform(0, 0.02))
+                await asyncio.to_thread(server.kill)
+                await asyncio.gather(*tasks)
+        finally:
+            await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(check, data)
     await asyncio.to_thread(check, data)
-    with await asyncio.to_thread(ServerProcess, arguments) as server:
-        await verify(server.urls["blob"], query, all_known)
-        here = {name for name, known in all_known.items() if known.acknowledged is not None}
-        assert await listed(server.urls["blob"], query) == here
-    await asyncio.to_thread(check, data)
-    assert sum(writer.acknowledged for writer in crew) > 10 * rounds
+    assert _steps(crew) > 10 * rounds
+    if rounds >= 10:
+        for step in ("_put", "_in_blocks", "_copy", "_snapshot", "_delete", "_drop_moment"):
+            assert sum(writer.acknowledged[step] for writer in crew) > 0, step
+
+
+def _steps(crew):
+    return sum(writer.acknowledged.total() for writer in crew)
+
+
+def _account_table(account):
+    versioning = "true" if account.versioning else "false"
+    return f'[accounts.{account.name}]\nkeys = ["{account.key}"]\nversioning = {versioning}\n'
+
+
+def _here(crew, account, container):
+    """The names of what is in a container."""
+    return {
+        path.partition("/")[2]
+        for writer in crew
+        if writer.account == account
+        for path, known in writer.known.items()
+        if known.acknowledged is not None and path.startswith(f"{container}/")
+    }
+
+
+def test_the_check_can_fail():
+    what = What("crash/a", 1, 100)
+    body = content(*what)
+    for known, status, found in (
+        (Known(what), 404, b""),
+        (Known(what), 200, body[:50]),
+        (Known(what), 200, body[:50] + content("crash/a", 2, 50)),
+        (Known(None), 200, body),
+        (Known(None, [What("crash/a", 2, 100)]), 200, body),
+    ):
+        with pytest.raises(AssertionError):
+            known.settle("a", status, found)
+    known = Known(what, [None])
+    known.settle("a", 404, b"")
+    assert (known.acknowledged, known.asked) == (None, [])
 
 
 # ---- a full disk
@@ -257,8 +168,15 @@ def small_disk(tmp_path):
 @pytest.mark.timeout(300)
 async def test_a_disk_that_fills_up_and_has_room_again(small_disk, capsys):
     data = small_disk / "data"
-    arguments = ["--data", str(data), "--account", f"{account}:{key}", "--services", "blob"]
-    query = token()
+    arguments = [
+        "--data",
+        str(data),
+        "--account",
+        f"{accounts[0].name}:{key}",
+        "--services",
+        "blob",
+    ]
+    query = accounts[0].token()
     with await asyncio.to_thread(ServerProcess, arguments) as server:
         url = server.urls["blob"]
         await create_container(url, query)
