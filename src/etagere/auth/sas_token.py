@@ -24,7 +24,9 @@ _account_mandatory: Final = ("sv", "ss", "srt", "sp", "se")
 _delegation_mark: Final = "skoid"
 _delegation_mandatory: Final = ("sv", "sp", "se", "sktid", "skt", "ske", "sks", "skv")
 _dates: Final = ("st", "se", "skt", "ske")
-_resources: Final = frozenset({"b", "bs", "bv", "c", "d", "f", "s"})
+_resources: Final = frozenset({"b", "bs", "bv", "c", "d", "f", "s", "q"})
+"""A queue's is what @azure/storage-queue gives a token that a user delegation key signs; it is not
+signed, and decides nothing."""
 _protocols: Final[Mapping[str, bool]] = {"https": True, "https,http": False, "http,https": False}
 
 sas_version_min_account: Final = "2015-04-05"

@@ -1,14 +1,32 @@
-// What @azure/storage-queue does against the server: node storage_queue.cjs URL ACCOUNT KEY
+// All that @azure/storage-queue can do: node storage_queue.cjs URL HTTPS_URL ACCOUNT KEY
 "use strict";
 const assert = require("node:assert/strict");
 const {
   QueueClient,
   QueueServiceClient,
   StorageSharedKeyCredential,
+  AccountSASPermissions,
+  QueueSASPermissions,
   generateQueueSASQueryParameters,
 } = require("@azure/storage-queue");
 
 const hour = 3600_000;
+
+// Which methods of the clients were called, so that none is left out.
+const methods = new Map();
+for (const kind of [QueueClient, QueueServiceClient]) {
+  for (const [name, { value }] of Object.entries(
+    Object.getOwnPropertyDescriptors(kind.prototype),
+  )) {
+    if (typeof value !== "function" || name === "constructor") continue;
+    const full = `${kind.name}.${name}`;
+    methods.set(full, false);
+    kind.prototype[name] = function (...parameters) {
+      methods.set(full, true);
+      return value.apply(this, parameters);
+    };
+  }
+}
 
 async function messages(queue) {
   const text = "h\u00e9llo <&> \u{1f600}";
@@ -58,8 +76,51 @@ async function access(queue, url, name, credential) {
   await assert.rejects(holder.clearMessages(), { statusCode: 403 });
 }
 
+async function signatures(queue, service) {
+  const expiresOn = new Date(Date.now() + hour);
+  const permissions = QueueSASPermissions.parse("ap");
+  assert.match(queue.generateSasStringToSign({ permissions, expiresOn }), /^ap\n/);
+  const holder = new QueueClient(await queue.generateSasUrl({ permissions, expiresOn }));
+  await holder.sendMessage("by signature");
+  assert.equal((await holder.receiveMessages()).receivedMessageItems.length, 1);
+  await assert.rejects(holder.peekMessages(), {
+    statusCode: 403,
+    code: "AuthorizationPermissionMismatch",
+  });
+  const all = AccountSASPermissions.parse("rwdlacup");
+  assert.match(service.generateSasStringToSign(expiresOn, all, "sco"), /rwdlacup\nq\nsco\n/);
+  const holders = new QueueServiceClient(service.generateAccountSasUrl(expiresOn, all, "sco"));
+  await holders.createQueue("by-signature");
+  const names = [];
+  for await (const item of holders.listQueues({ prefix: "by-" })) names.push(item.name);
+  assert.deepEqual(names, ["by-signature"]);
+  await holders.deleteQueue("by-signature");
+}
+
+async function delegated(secureUrl, url, name) {
+  const token = {
+    getToken: async () => ({
+      token: "22222222-2222-2222-2222-222222222222",
+      expiresOnTimestamp: Date.now() + hour,
+    }),
+  };
+  const service = new QueueServiceClient(secureUrl, token, { retryOptions: { maxTries: 1 } });
+  const from = new Date(Date.now() - hour);
+  const until = new Date(Date.now() + hour);
+  const delegation = await service.getUserDelegationKey(from, until);
+  assert.equal(delegation.signedService, "q");
+  const queue = service.getQueueClient(name);
+  const wanted = { permissions: QueueSASPermissions.parse("ra"), expiresOn: until };
+  assert.match(queue.generateUserDelegationStringToSign(wanted, delegation), /^ra\n/);
+  const signed = await queue.generateUserDelegationSasUrl(wanted, delegation);
+  const holder = new QueueClient(signed.replace(secureUrl, url));
+  await holder.sendMessage("by delegation");
+  assert.equal((await holder.peekMessages()).peekedMessageItems.length, 1);
+  await assert.rejects(holder.receiveMessages(), { statusCode: 403 });
+}
+
 async function main() {
-  const [url, account, key] = process.argv.slice(2);
+  const [url, secureUrl, account, key] = process.argv.slice(2);
   const credential = new StorageSharedKeyCredential(account, key);
   const service = new QueueServiceClient(url, credential, { retryOptions: { maxTries: 1 } });
   const queue = service.getQueueClient("js-tasks");
@@ -70,6 +131,8 @@ async function main() {
   await queue.setMetadata({ b: "2" });
   await messages(queue);
   await access(queue, url, "js-tasks", credential);
+  await signatures(queue, service);
+  await delegated(secureUrl, url, "js-tasks");
 
   for (let n = 0; n < 5; n++) await service.createQueue(`page-${n}`, { metadata: { n: `${n}` } });
   const pages = service
@@ -89,9 +152,24 @@ async function main() {
   await service.setProperties({ cors: [rule] });
   assert.equal((await service.getProperties()).cors[0].maxAgeInSeconds, 8888);
 
+  const connected = QueueServiceClient.fromConnectionString(
+    `DefaultEndpointsProtocol=http;AccountName=${account};AccountKey=${key};QueueEndpoint=${url};`,
+  );
+  await connected.deleteQueue("page-0");
+  assert.equal(await connected.getQueueClient("page-0").exists(), false);
+  assert.equal(await connected.getQueueClient("page-1").exists(), true);
+  assert.equal((await connected.getQueueClient("page-1").deleteIfExists()).succeeded, true);
+  const secondary = new QueueServiceClient(`${url}-secondary`, credential);
+  // The client looks for a root `QueueServiceStats`, which no service sends, and so finds nothing.
+  const { _response } = await secondary.getStatistics();
+  assert.match(_response.bodyAsText, /<GeoReplication><Status>live<\/Status><LastSyncTime>/);
+
   await queue.delete();
   assert.equal(await queue.exists(), false);
   assert.equal((await queue.deleteIfExists()).succeeded, false);
+
+  const left = [...methods].filter(([, called]) => !called).map(([name]) => name);
+  assert.deepEqual(left, []);
 }
 
 main().catch((error) => {

@@ -298,6 +298,13 @@ def test_service_sas_letters(server: Server, tasks: QueueClient, letter: str):
             assert refusal.value.status_code == 403, name
 
 
+def test_a_token_may_say_that_it_is_for_a_queue(server: Server, tasks: QueueClient):
+    """@azure/storage-queue writes `sr=q`, which is not signed, and azure-storage-queue does not."""
+    sas = generate_queue_sas(account, "tasks", key, permission="r", expiry=soon())
+    with QueueClient(server.url, "tasks", credential=f"{sas}&sr=q", retry_total=0) as client:
+        assert client.peek_messages() == []
+
+
 def test_service_sas_is_for_its_queue_alone(server: Server, service: QueueServiceClient, tasks):
     service.create_queue("other").close()
     sas = generate_queue_sas(account, "tasks", key, permission="raup", expiry=soon())
