@@ -1,4 +1,4 @@
-"""`etagere check` on what a real server has stored: sound as it is, and damage of each part told."""
+"""`etagere check` on what a real server has stored: sound as it is, and each damage is told."""
 
 import json
 import shutil

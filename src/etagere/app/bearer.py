@@ -1,7 +1,8 @@
 """Bearer tokens as the server is configured to take them; the issuers' keys, fetched when needed.
 
-Keys are fetched at start and again when a token names one that is not known, once a minute at
-most, so that an issuer may rotate them and nobody can make us ask without end.
+An issuer's keys are fetched with its first token, and again when a token names one that is not
+known, once a minute at most: so an issuer may rotate them, and nobody can make us ask without end.
+Those that it has withdrawn are forgotten within the hour.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ _log: Final = logging.getLogger(__name__)
 document_bytes_max: Final = 1024 * 1024
 fetch_seconds_max: Final = 10.0
 fetch_again_after: Final = seconds(60)
+renew_after: Final = seconds(3600)
 
 
 class _Discovery(msgspec.Struct):
@@ -42,6 +44,8 @@ class BearerTokens:
         self._tokens = VerifiedTokens()
         self._fetched_at: dict[str, Timestamp] = {}
         self._fetching = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
+        """Held, or the loop would forget it half-way."""
 
     async def __call__(self, text: str, request: SignedRequest, now: Timestamp) -> Claims:
         if self._mode is BearerMode.OIDC:
@@ -54,25 +58,33 @@ class BearerTokens:
             return
         name, key_id = wanted
         issuer = next((i for i in self._issuers if i.rstrip("/") == name.rstrip("/")), None)
-        if issuer is None or self._has(name, key_id):
+        if issuer is None:
             return
-        async with self._fetching:
-            last = self._fetched_at.get(issuer)
-            if self._has(name, key_id) or (last is not None and now < last + fetch_again_after):
-                return
+        if not self._has(name, key_id):
+            async with self._fetching:
+                if not self._has(name, key_id) and self._may_fetch(issuer, now):
+                    await self._fetch(issuer, now)
+        elif now >= self._fetched_at[issuer] + renew_after:
+            # Whoever has this token does not wait: the keys at hand are good for so long.
             self._fetched_at[issuer] = now
-            try:
-                found, keys = await asyncio.to_thread(fetch_keys, issuer)
-            except (OSError, ValueError) as error:
-                _log.warning("keys not fetched", extra={"issuer": issuer, "why": str(error)})
-                return
-            self._rules = self._rules_with({**self._rules.issuers, found: keys})
+            self._renewal = asyncio.create_task(self._fetch(issuer, now))
 
-    def _has(self, issuer: str, key_id: str) -> bool:
+    def _may_fetch(self, issuer: str, now: Timestamp) -> bool:
+        last = self._fetched_at.get(issuer)
+        return last is None or now >= last + fetch_again_after
+
+    async def _fetch(self, issuer: str, now: Timestamp) -> None:
+        self._fetched_at[issuer] = now
+        try:
+            found, keys = await asyncio.to_thread(fetch_keys, issuer)
+        except (OSError, ValueError) as error:
+            _log.warning("keys not fetched", extra={"issuer": issuer, "why": str(error)})
+            return
+        self._rules = self._rules_with({**self._rules.issuers, found: keys})
+
+    def _has(self, issuer: str, key_id: str | None) -> bool:
         keys = self._rules.issuers.get(issuer)
-        return keys is not None and any(
-            keys.candidates(key_id, algorithm) for algorithm in ("RS256", "ES256")
-        )
+        return keys is not None and keys.has(key_id)
 
     def _rules_with(self, issuers: Mapping[str, KeySet]) -> BearerRules:
         return BearerRules(mode=self._mode, issuers=issuers, audiences=self._audiences)

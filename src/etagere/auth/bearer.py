@@ -157,18 +157,17 @@ def check_signature(token: Token, rules: BearerRules) -> None:
         raise authentication_failed("The bearer token's signature is not the issuer's.")
 
 
-def wanted_key(text: str) -> tuple[str, str] | None:
+def wanted_key(text: str) -> tuple[str, str | None] | None:
     """(issuer, key id) of a token: whoever fetches keys looks whether it has that one.
 
-    None where the token names no key or is malformed, which `authenticate` will say.
+    The key id is None where the token names none and any of the issuer's keys may have signed.
+    None for a token that is malformed or of nobody, which `authenticate` will say.
     """
     try:
         token = parse(text)
     except Refused:
         return None
-    if token.claims.iss is None or token.kid is None:
-        return None
-    return token.claims.iss, token.kid
+    return None if token.claims.iss is None else (token.claims.iss, token.kid)
 
 
 class VerifiedTokens:
