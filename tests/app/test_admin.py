@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -10,6 +11,9 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 from etagere.app.admin_client import AdminRefused
+from etagere.app.configuration import Unusable, configure
+from etagere.app.server import Server
+from etagere.services.common.accounts import development_key
 from etagere.testing import EtagereServer, ServerThread
 
 
@@ -152,6 +156,25 @@ def test_an_account_at_run_time(running, admin):
     with pytest.raises(AdminRefused) as refused:
         admin.ask("GET", "/accounts/runtime1")
     assert refused.value.status == 404
+
+
+async def test_the_key_that_everybody_knows_stays_on_loopback_at_run_time_too(admin):
+    assert admin.ask("PUT", "/accounts/wellknown1", {"keys": [development_key]})["keys"]
+    admin.ask("DELETE", "/accounts/wellknown1")
+    flags = {"host": "192.168.1.2", "services": "blob", "account": ["mine:a2V5"]}
+    told = []
+
+    async def everywhere(command, **_):
+        told.append(command)
+
+    settings = configure(flags, {})
+    open_to_others = SimpleNamespace(settings=settings, _everywhere=everywhere, _changed={})
+    for keys in ([development_key], ["a2V5", development_key]):
+        with pytest.raises(Unusable, match="everybody knows"):
+            await Server.put_account(open_to_others, "wellknown1", {"keys": keys})
+    assert not told
+    await Server.put_account(open_to_others, "wellknown1", {"keys": ["a2V5"]})
+    assert told == ["put_account"]
 
 
 def test_a_removed_account_leaves_nothing_behind(admin):

@@ -10,7 +10,9 @@ from etagere.app.settings import (
     Settings,
     described,
     flag_of,
+    ports_of_services,
     services_available,
+    services_known,
     variable_of,
 )
 from etagere.services.common.accounts import development_key, development_name
@@ -186,6 +188,15 @@ def test_a_namespace(tmp_path):
     assert namespace.rules[0].rights == ("Listen",)
 
 
+def test_a_server_has_one_namespace(tmp_path):
+    file = tmp_path / "etagere.toml"
+    rules = 'rules = [{name = "a", key = "b", rights = ["Send"]}]'
+    file.write_text(f"[bus.first1]\n{rules}\n[bus.second]\n{rules}\n")
+    line = refused({"config": str(file)})
+    assert str(file) in line
+    assert "leave one" in line
+
+
 # ---- what cannot be used
 
 lines = {
@@ -258,6 +269,8 @@ def test_a_file_that_is_not_text(tmp_path):
         ({"oauth": "oidc"}, ("--oidc-issuer",)),
         ({"data": ""}, ("--data is empty",)),
         ({"blob_port": "10001"}, ("--blob-port and --queue-port are both 10001",)),
+        ({"table_port": "10080"}, ("--admin-port and --table-port are both 10080",)),
+        ({"blob_port": "5671"}, ("--blob-port and --amqps-port are both 5671",)),
     ],
 )
 def test_bad_flags_are_named_with_what_to_do(flags, parts):
@@ -269,6 +282,18 @@ def test_bad_flags_are_named_with_what_to_do(flags, parts):
 def test_bad_variables_are_named():
     assert refused({}, {"ETAGERE_BLOB_PORT": "x"}).startswith('ETAGERE_BLOB_PORT is "x"')
     assert "ETAGERE_IN_MEMORY" in refused({}, {"ETAGERE_IN_MEMORY": "maybe"})
+
+
+def test_ports_of_services_that_are_not_asked_for_are_free():
+    assert configure({"blob_port": "10003"}, {}).blob_port == 10003
+    assert configure({"services": "blob", "blob_port": "5672"}, {}).blob_port == 5672
+    assert configure({"services": "bus", "amqp_port": "10001"}, {}).amqp_port == 10001
+
+
+def test_every_port_is_of_a_service_or_the_admin_api():
+    ports = {name for name, (_, about) in described().items() if about.kind is Kind.PORT}
+    assert ports == {"admin_port"}.union(*ports_of_services.values())
+    assert set(ports_of_services) == set(services_known)
 
 
 def test_free_ports_may_be_asked_for_often():
@@ -285,6 +310,9 @@ def test_keys_that_everybody_knows_stay_on_loopback(host, tmp_path):
     assert development_name in line
     assert "--allow-development-key" in line
     assert "everybody knows" in refused({"host": host, "account": [f"mine:{development_key}"]})
+    assert "everybody knows" in refused(
+        {"host": host, "account": [f"mine:{key}:{development_key}"]}
+    )
     mine = {"host": host, "account": [f"mine:{key}"]}
     line = refused(mine)
     assert "sbemulatorns" in line

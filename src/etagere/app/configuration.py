@@ -24,6 +24,7 @@ from etagere.app.settings import (
     development_namespace,
     development_namespace_key,
     flag_of,
+    ports_of_services,
     services_available,
     variable_of,
 )
@@ -103,6 +104,11 @@ def _complete(settings: Settings, given: Mapping[str, Any]) -> Settings:
             )
     if settings.oauth == "oidc" and not settings.oidc_issuer:
         raise Unusable("--oauth oidc needs at least one --oidc-issuer.")
+    if len(settings.namespaces) > 1:
+        raise Unusable(
+            f"{settings.config}: there are tables of {len(settings.namespaces)} Service Bus "
+            "namespaces, and a server has one; leave one of them."
+        )
     _check_ports(settings)
     accounts = dict(settings.accounts)
     for name, account in accounts.items():
@@ -111,8 +117,7 @@ def _complete(settings: Settings, given: Mapping[str, Any]) -> Settings:
     namespaces = settings.namespaces or {development_namespace: _development_namespace()}
     completed = dataclasses.replace(settings, accounts=accounts, namespaces=namespaces)
     local = is_loopback(settings.host)
-    if not local and not settings.allow_development_key:
-        _refuse_known_keys(completed)
+    _refuse_known_keys(completed)
     oauth = settings.oauth
     if not oauth:
         if settings.oidc_issuer:
@@ -127,21 +132,36 @@ def _development_namespace() -> BusNamespace:
     return BusNamespace(rules=(rule,))
 
 
+def refuse_known_key(settings: Settings, name: str, entry: AccountEntry) -> None:
+    """For an account that is there from the start or comes later."""
+    if not is_open_to_others(settings):
+        return
+    # One key may be spelt in several ways.
+    if development_key in (key.secret_base64() for key in parse_keys(name, entry.keys)):
+        raise Unusable(
+            f'account "{name}" {_beyond(settings)}; give it another with --account, or say '
+            "--allow-development-key."
+        )
+
+
+def is_open_to_others(settings: Settings) -> bool:
+    return not (is_loopback(settings.host) or settings.allow_development_key)
+
+
+def _beyond(settings: Settings) -> str:
+    return f"would be served on {settings.host}, beyond loopback, with a key that everybody knows"
+
+
 def _refuse_known_keys(settings: Settings) -> None:
-    where = f"would be served on {settings.host}, beyond loopback, with a key that everybody knows"
     for name, account in settings.accounts.items():
-        if development_key in account.keys:
-            raise Unusable(
-                f'account "{name}" {where}; give it another with --account, or say '
-                "--allow-development-key."
-            )
-    if "bus" not in settings.services:
+        refuse_known_key(settings, name, account)
+    if "bus" not in settings.services or not is_open_to_others(settings):
         return
     for name, namespace in settings.namespaces.items():
         if any(rule.key == development_namespace_key for rule in namespace.rules):
             raise Unusable(
-                f'Service Bus namespace "{name}" {where}; give it rules in the configuration file '
-                f"([bus.{name}]), leave bus out of --services, or say --allow-development-key."
+                f'Service Bus namespace "{name}" {_beyond(settings)}; give it rules in the '
+                f"configuration file ([bus.{name}]), leave bus out of --services, or say --allow-development-key."
             )
 
 
@@ -155,15 +175,15 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_ports(settings: Settings) -> None:
+    """Of the services that are asked for: those of others are free."""
     seen: dict[int, str] = {}
-    for name, (_, about) in described().items():
-        if about.kind is Kind.PORT:
-            port = getattr(settings, name)
-            other = seen.setdefault(port, name)
-            if port and other != name:
-                raise Unusable(
-                    f"{flag_of(other)} and {flag_of(name)} are both {port}; change one of them."
-                )
+    for name in ("admin_port", *(n for s in settings.services for n in ports_of_services[s])):
+        port = getattr(settings, name)
+        other = seen.setdefault(port, name)
+        if port and other != name:
+            raise Unusable(
+                f"{flag_of(other)} and {flag_of(name)} are both {port}; change one of them."
+            )
 
 
 # ---- values from text

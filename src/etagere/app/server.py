@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etagere.app.background import Background
 from etagere.app.compose import wanted
-from etagere.app.configuration import Unusable, account_from_table, to_account
+from etagere.app.configuration import (
+    Unusable,
+    account_from_table,
+    refuse_known_key,
+    to_account,
+)
 from etagere.app.foundation import make_clock, unusable_directory
 from etagere.app.metrics import RequestMetrics, gauge
 from etagere.app.ports import bus_ports
@@ -238,6 +243,7 @@ class Server:
         """Add or change an account; `Unusable` says what is wrong with it."""
         entry = account_from_table(name, table, f"account {name}")
         to_account(name, entry)
+        refuse_known_key(self.settings, name, entry)
         await self._everywhere("put_account", name=name, entry=dataclasses.asdict(entry))
         self._changed[name] = entry
         return entry

@@ -14,6 +14,16 @@ services_known: Final = ("blob", "queue", "table", "files", "dfs", "smb", "bus")
 services_available: Final = ("blob", "queue", "table", "bus")
 """Those that this version has; the others keep their names and ports."""
 
+ports_of_services: Final[Mapping[str, tuple[str, ...]]] = {
+    "blob": ("blob_port",),
+    "queue": ("queue_port",),
+    "table": ("table_port",),
+    "files": ("files_port",),
+    "dfs": ("dfs_port",),
+    "smb": ("smb_port",),
+    "bus": ("amqp_port", "amqps_port", "bus_admin_port"),
+}
+
 development_namespace: Final = "sbemulatorns"
 development_namespace_key: Final = "SAS_KEY_VALUE"
 
