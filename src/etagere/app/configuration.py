@@ -161,7 +161,8 @@ def _refuse_known_keys(settings: Settings) -> None:
         if any(rule.key == development_namespace_key for rule in namespace.rules):
             raise Unusable(
                 f'Service Bus namespace "{name}" {_beyond(settings)}; give it rules in the '
-                f"configuration file ([bus.{name}]), leave bus out of --services, or say --allow-development-key."
+                f"configuration file ([bus.{name}]), leave bus out of --services, or say "
+                "--allow-development-key."
             )
 
 
