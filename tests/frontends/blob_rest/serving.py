@@ -195,6 +195,11 @@ class RawClient:
         self._http.request(method, target, data, sent)
         return Reply(self._http.getresponse())
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has kept the connection for the next request."""
+        return self._http.sock is not None
+
     def put_blob(self, path: str, data: bytes = b"data", **headers: str) -> Reply:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         return self("PUT", path, data, {"x-ms-blob-type": "BlockBlob", **sent})

@@ -44,7 +44,15 @@ from etagere.kernel.conditions import (
     parse_conditions,
     source_headers,
 )
-from etagere.services.blob import block_blobs, copies, page_copies, remote_copies, resealing
+from etagere.kv.contract import ReadTx
+from etagere.services.blob import (
+    block_blobs,
+    copies,
+    keys,
+    page_copies,
+    remote_copies,
+    resealing,
+)
 from etagere.services.blob.copies import CopyBlob, PagesNotShared, SealedOtherwise, TagOption
 from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.records import BlobRecord
@@ -233,9 +241,20 @@ async def _copy_own(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> BlobRe
     try:
         return await _copy(call, source, wanted)
     except Refused as refused:
-        if refused.code in _unreadable:
+        if refused.code in _unreadable or (
+            refused.code == "ContainerNotFound" and not await _is_there(call, source)
+        ):
             raise cannot_verify(refused) from None
         raise
+
+
+async def _is_there(call: BlobCall, source: OwnBlob) -> bool:
+    """Whether the source's container is there: if so, it was the destination's that is not."""
+
+    async def find(tx: ReadTx) -> bool:
+        return await tx.get(source.where.part, keys.container_record) is not None
+
+    return await call.blobs.read(find)
 
 
 async def _put_taken(call: BlobCall, taken: Taken, wanted: CopyBlob, *, copied: bool) -> BlobRecord:

@@ -15,7 +15,11 @@ from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.encryption import customer_key, keyed, source_key, unlocking
 from etagere.frontends.blob_rest.sources import OtherUrl, OwnBlob, cannot_verify, find_source
 from etagere.frontends.common.headers import body_length, digest, encode_base64, required
-from etagere.kernel.conditions import parse_conditions, source_headers
+from etagere.kernel.conditions import (
+    multiple_read_conditions_since,
+    parse_conditions,
+    source_headers,
+)
 from etagere.kernel.ranges import RequestedRange, parse_range
 from etagere.services.blob.encryption import CustomerKey
 from etagere.services.blob.fetching import CannotFetch, Fetched
@@ -118,6 +122,7 @@ async def _take_own(
     bytes_max: int,
     seal: Seal | None,
 ) -> Taken:
+    _source_guard(call)  # what is wrong with the request itself is no matter of the source
     try:
         return await read_own(call, source, wanted, bytes_max, seal)
     except Refused as refused:
@@ -134,9 +139,7 @@ async def read_own(
     seal: Seal | None,
 ) -> Taken:
     """Read a blob of this server, with a key of its own if it has one, and seal it anew."""
-    conditions = parse_conditions(call.request.headers, source_headers)
-    customer = source_key_of(call)
-    guard = keyed(Guard(conditions, None, call.version), customer)
+    guard, customer = _source_guard(call)
     unlock = unlocking(call, source.account, customer)
     download = await call.blobs.open_download(source.where, guard, wanted, unlock)
     body = await call.blobs.receive(
@@ -145,6 +148,14 @@ async def read_own(
     record = download.record
     headers = encode.blob_headers(record, call.blobs.clock.now())
     return Taken(body, {name.lower(): value for name, value in headers.items()}, record)
+
+
+def _source_guard(call: BlobCall) -> tuple[Guard, CustomerKey | None]:
+    """Conditions on a source combine as a read's did before `If-None-Match: *` was refused there:
+    of a source, it is not met (CannotVerifyCopySource with 304)."""
+    conditions = parse_conditions(call.request.headers, source_headers)
+    customer = source_key_of(call)
+    return keyed(Guard(conditions, None, multiple_read_conditions_since), customer), customer
 
 
 async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:

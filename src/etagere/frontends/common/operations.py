@@ -107,7 +107,7 @@ class OperationTable(Generic[C]):
     def _no_row(self, resource: Resource, restype: str, comp: str) -> Refused:
         if (resource, restype, comp) in self._markers:
             return Refused("UnsupportedHttpVerb")
-        if comp and (resource, restype, "") in self._markers:
+        if comp and any(marker[:2] == (resource, restype) for marker in self._markers):
             return invalid_query("comp", comp, "The value is not supported.")
         if restype:
             return invalid_query("restype", restype, "The value is not supported.")
