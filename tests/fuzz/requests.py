@@ -182,6 +182,11 @@ class Generator:
             case "RestoreContainer":
                 wanted.path = f"/{account}/{chance.choice(('passing', 'passing', 'other'))}"
                 wanted.headers["x-ms-deleted-container-name"] = wanted.path.rpartition("/")[2]
+            case "RenameContainer":
+                names = ["other", "renamed"]
+                chance.shuffle(names)
+                wanted.path = f"/{account}/{names[0]}"
+                wanted.headers["x-ms-source-container-name"] = names[1]
             case "IncrementalCopyBlob":
                 known = self.learned.facts.get("x-ms-snapshot", [])
                 of_pages = [pair for pair in known if pair[0].endswith("page")]

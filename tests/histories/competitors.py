@@ -72,8 +72,8 @@ class Client:
         body = f"<?xml version='1.0'?><BlockList>{items}</BlockList>".encode()
         return await self.ask("PUT", f"/{name}", "comp=blocklist", body, **headers)
 
-    async def get(self, name: str) -> Reply:
-        return await self.ask("GET", f"/{name}")
+    async def get(self, name: str, **headers: str) -> Reply:
+        return await self.ask("GET", f"/{name}", **headers)
 
 
 class Competitors:
@@ -92,6 +92,9 @@ class Competitors:
                 timeout=aiohttp.ClientTimeout(total=seconds_max),
                 skip_auto_headers=["Content-Type"],
             )
+            # aiohttp sends a PUT again when its connection breaks, and offers no other way to
+            # forbid it: what was committed and not answered would be committed again.
+            session._retry_connection = False
             self.clients.append(Client(self._url, await self._stack.enter_async_context(session)))
         # Their connections are made now, so that nothing but requests is left to race.
         await asyncio.gather(*(client.get("nothing") for client in self.clients))
@@ -121,7 +124,7 @@ def _block_id(block: str) -> str:
     return b64encode(block.ljust(24).encode()).decode()
 
 
-def _token() -> Any:
+def account_token() -> Any:
     return generate_account_sas(
         account,
         key,
@@ -132,4 +135,4 @@ def _token() -> Any:
     )
 
 
-_sas = _token()
+_sas = account_token()

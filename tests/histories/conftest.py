@@ -1,4 +1,4 @@
-"""One server with two workers over one store on disk, for all histories; checked at the end."""
+"""One server with three workers over one store on disk, for all histories; checked at the end."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from etagere.testing import ServerProcess
 from .competitors import account, create_container, key
 
 
-def arguments(data: Path) -> list[str]:
+def arguments(data: Path, workers: int = 2) -> list[str]:
     return [
         *("--data", str(data), "--account", f"{account}:{key}"),
-        *("--services", "blob", "--workers", "2"),
+        *("--services", "blob", "--workers", str(workers)),
     ]
 
 
@@ -30,7 +30,7 @@ def check(data: Path) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The Blob service's URL."""
     data = tmp_path_factory.mktemp("histories")
-    process = ServerProcess(arguments(data))
+    process = ServerProcess(arguments(data, workers=3))
     try:
         asyncio.run(create_container(process.urls["blob"]))
         yield process.urls["blob"]

@@ -15,7 +15,7 @@ from etagere.testing import ServerProcess
 
 from .competitors import Client, Competitors, create_container
 from .conftest import arguments, check
-from .contents import content, version_of
+from .contents import content, version_of, version_within
 
 committers = 6
 names = ("a", "b")
@@ -144,3 +144,5 @@ def test_the_check_can_fail() -> None:
     assert version_of(content("v1", 500)) == "v1"
     assert version_of(content("v1", 500)[:250] + content("v2", 500)[250:]) is None
     assert version_of(content("v1", 500)[:499]) is None
+    assert version_within(content("v1", 500)[128:400]) == ("v1", 500)
+    assert version_within(content("v1", 500)[128:400] + content("v1", 600)[400:]) is None

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from .competitors import Client, Competitors
-from .contents import content, version_of
+from .contents import content, line_bytes, version_of, version_within
 
 readers = 6
 writers = 3
@@ -77,7 +77,28 @@ async def test_no_reader_sees_parts_of_two_versions(server: str, write: Write, g
                 assert version is not None, f"{len(found.body)} bytes that nobody wrote"
                 seen.append((found.etag, version))
 
-        reading = [asyncio.create_task(read(client)) for client in crowd.clients[writers:]]
+        async def read_ranges(client: Client) -> None:
+            """From somewhere on: across blocks, and across the chunks that extents have."""
+            begin = 0
+            while not over.is_set():
+                begin = (begin + 7_777 * line_bytes) % 1_200_000 // line_bytes * line_bytes
+                found = await client.get(name, x_ms_range=f"bytes={begin}-{begin + 799_999}")
+                if found.status == 416:
+                    begin = -7_777 * line_bytes  # this version ends before
+                    continue
+                assert found.status == 206
+                within = version_within(found.body)
+                assert within is not None, f"{len(found.body)} bytes of no one version"
+                version, size = within
+                end = min(begin + 800_000, size)
+                assert found.headers["content-range"] == f"bytes {begin}-{end - 1}/{size}"
+                assert len(found.body) == end - begin
+                seen.append((found.etag, version))
+
+        reading = [
+            asyncio.create_task((read if number % 2 else read_ranges)(client))
+            for number, client in enumerate(crowd.clients[writers:])
+        ]
         try:
             await asyncio.gather(*(overwrite(client) for client in crowd.clients[:writers]))
         finally:
