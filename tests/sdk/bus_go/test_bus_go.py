@@ -21,6 +21,8 @@ scenarios = re.findall(r'^\t\{"(\w+)", \w+\},$', sources[-1].read_text(), re.MUL
 download_seconds_max = 100
 build_seconds_max = 300
 run_seconds_max = 100
+pytestmark = pytest.mark.timeout(download_seconds_max + build_seconds_max + run_seconds_max)
+"""Whichever scenario comes first waits until everything is built."""
 
 
 def find_go() -> str:
