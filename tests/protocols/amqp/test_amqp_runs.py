@@ -4,11 +4,19 @@ import struct
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from amqp_peer import Peer, frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etagere.protocols.amqp.commands import GrantCredit, SendTransfer
+from etagere.protocols.amqp.commands import (
+    AcceptReceived,
+    Command,
+    GrantCredit,
+    SendTransfer,
+    SendTransfers,
+    SettleReceived,
+)
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.events import (
     DispositionReceived,
@@ -187,3 +195,71 @@ def test_a_run_of_dispositions_is_one_event() -> None:
     assert isinstance(first, DispositionReceived)
     assert isinstance(others, DispositionReceived)
     assert [one.id for one in others.deliveries] == [2, 3, 4, 5, 6]
+
+
+# ---- commands
+
+
+def _after(commands: list[Command], *, window: int, frame_bytes: int) -> list[Any]:
+    """What is written of these, with the deliveries that are then unsettled."""
+    peer = Peer()
+    peer.open(max_frame_size=frame_bytes)
+    peer.begin()
+    sender = peer.attach(receiver=False, handle=0, name="in")
+    peer.command(GrantCredit(sender, 100))
+    receiver = peer.attach(receiver=True, handle=1, name="out")
+    peer.say(Flow(1, window, 0, 2048, 1, 0, 50))
+    for n in (300, 301, 302, 304, 306, 307):
+        peer.say(Transfer(0, n, b"t", 0, False))
+    peer.events()
+    peer.hear()
+    links = {"in": sender, "out": receiver}
+    for command in commands:
+        peer.command(msgspec.structs.replace(command, link=links[command.link]))  # type: ignore[union-attr,call-overload]
+    written = peer.hear()
+    session = receiver.session
+    unsettled = [(one.id, one.tag, one.context) for one in session.unsettled.values()]
+    numbers = (session.next_delivery_id, session.next_outgoing_id, session.remote_incoming_window)
+    peer.say(Flow(1, 2048, 0, 2048, 1, 0, 50))  # and what had waited
+    return [
+        written,
+        unsettled,
+        numbers,
+        list(session.unsettled_in),
+        receiver.credit,
+        receiver.delivery_count,
+        peer.hear(),
+    ]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.lists(st.integers(0, 600), min_size=1, max_size=8),
+            st.lists(st.sampled_from([300, 301, 302, 303, 304, 306, 307]), min_size=1, max_size=6),
+        ),
+        max_size=5,
+    ),
+    st.sampled_from([0, 3, 2048]),
+    st.sampled_from([512, 65_536]),
+)
+def test_batches_say_what_single_commands_say(
+    batches: list[list[int]], window: int, frame_bytes: int
+) -> None:
+    together: list[Any] = []
+    singly: list[Any] = []
+    for batch in batches:
+        if 303 in batch or all(number < 308 for number in batch):
+            together.append(AcceptReceived("in", batch))  # type: ignore[arg-type]
+            singly += [SettleReceived("in", number, accepted) for number in batch]  # type: ignore[arg-type]
+            continue
+        tags = [n.to_bytes(16, "big") for n in range(len(batch))]
+        heads = [b"h" * (n % 7) for n in batch]
+        tails = [b"t" * n for n in batch]
+        together.append(SendTransfers("out", tags, heads, tails))  # type: ignore[arg-type]
+        singly += [
+            SendTransfer("out", tag, head, tail, settled=False, context=tag)  # type: ignore[arg-type]
+            for tag, head, tail in zip(tags, heads, tails, strict=True)
+        ]
+    expected = _after(singly, window=window, frame_bytes=frame_bytes)
+    assert _after(together, window=window, frame_bytes=frame_bytes) == expected

@@ -119,6 +119,10 @@ class Receiving:
     def deliver(self, delivery):
         self.deliveries.append(delivery)
 
+    def deliver_run(self, run):
+        for delivery in run.each():
+            self.deliver(delivery)
+
     def drained(self):
         self.drains += 1
 
@@ -143,6 +147,10 @@ class Sending:
         assert ticket not in self.answers
         self.answers[ticket] = refusal
         self.order.append(ticket)
+
+    def sent_each(self, tickets, refusal):
+        for ticket in tickets:
+            self.sent(ticket, refusal)
 
     def detached(self, refusal):
         self.refusal = refusal

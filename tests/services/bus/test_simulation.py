@@ -119,6 +119,10 @@ class Client:
         if not self.dead:
             self.run.watch(self.run.delivered, self, delivery)
 
+    def deliver_run(self, run):
+        for delivery in run.each():
+            self.deliver(delivery)
+
     def drained(self):
         self.drained_once = True
 

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 from etagere.services.bus.credit import CreditQueue, Taker
 from etagere.services.bus.messages import ReceiveMode
 from etagere.services.bus.records import Rest, StoredMessage
-from etagere.services.bus.window import Window, window_messages_max
+from etagere.services.bus.window import Window, small_messages_max, window_messages_max
 
 
-def stored(number, rest=None):
-    return StoredMessage(b"" if rest else b"t", b"", b"", b"", 1, 0, 0, 0, 0, None, None, rest=rest)
+def stored(number, rest=None, size=1):
+    tail = b"" if rest else b"t"
+    return StoredMessage(tail, b"", b"", b"", size, 0, 0, 0, 0, None, None, rest=rest)
 
 
 class Store:
@@ -115,7 +116,7 @@ def test_long_messages_are_fetched_one_at_a_time():
 
 
 def test_of_a_commit_that_does_not_fit_the_rest_is_left_in_the_store():
-    many = [(n, stored(n)) for n in range(1, 1001)]
+    many = [(n, stored(n, size=32_768)) for n in range(1, 1001)]
     for demand, taken in ((1, window_messages_max), (600, 600), (2000, 1000)):
         window = Window()
         window.loaded([], all_read=True, version=0)
@@ -123,6 +124,14 @@ def test_of_a_commit_that_does_not_fit_the_rest_is_left_in_the_store():
         assert [row[0] for row in window.ready] == list(range(1, taken + 1))
         assert window.horizon == taken
         assert window.complete is (taken == 1000)
+    small = [(n, stored(n, size=800)) for n in range(1, 8001)]
+    kept = Window()
+    kept.loaded([], all_read=True, version=0)
+    kept.reported(0, 3000, small[:3000], demand=1)
+    assert kept.complete
+    kept.reported(3000, 8000, small[3000:], demand=1)
+    assert [row[0] for row in kept.ready] == list(range(1, small_messages_max + 1))
+    assert not kept.complete
     idle = Window()
     idle.loaded([], all_read=True, version=0)
     idle.reported(0, 1000, many, demand=0)

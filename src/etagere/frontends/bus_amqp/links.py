@@ -4,6 +4,8 @@ Each link has one handler, which lies in `Link.context`.  Handlers of entity lin
 sinks; they turn its callbacks into AMQP without waiting for anything.
 """
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final, Protocol
 
 from etagere.base.clock import Timestamp
@@ -11,14 +13,17 @@ from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
 from etagere.frontends.bus_amqp.host import Host
-from etagere.frontends.bus_amqp.messages import read_messages, write_head
+from etagere.frontends.bus_amqp.messages import read_messages, write_head, write_heads
 from etagere.frontends.bus_amqp.outcomes import outcome_of
+from etagere.frontends.bus_amqp.reader import MessageReader
 from etagere.frontends.bus_amqp.transactions import Transactions
 from etagere.protocols.amqp.commands import (
+    AcceptReceived,
     Command,
     CompleteDrain,
     GrantCredit,
     SendTransfer,
+    SendTransfers,
     SettleReceived,
     SettleSent,
 )
@@ -27,6 +32,7 @@ from etagere.protocols.amqp.events import DispositionReceived, TransferReceived,
 from etagere.protocols.amqp.links import Delivery as SentDelivery
 from etagere.protocols.amqp.links import Link
 from etagere.protocols.amqp.outcomes import (
+    Accepted,
     DeliveryState,
     Error,
     Rejected,
@@ -34,6 +40,7 @@ from etagere.protocols.amqp.outcomes import (
     accepted,
 )
 from etagere.services.bus.broker import Receiver, Sender
+from etagere.services.bus.deliveries import LockedRun
 from etagere.services.bus.messages import Delivery, Message, ReceiveMode, release
 from etagere.services.bus.overriding import override
 
@@ -121,6 +128,7 @@ class SenderLink(LinkHandler):
     def __init__(self, wire: Wire, link: Link, path: str, right: str) -> None:
         super().__init__(wire, link, path, right)
         self.sender: Sender | None = None
+        self._reader = MessageReader(wire.draw_id)
         self.via: str | None = None
         """The entity that sends in transactions go through."""
         self._under_way = 0
@@ -159,6 +167,28 @@ class SenderLink(LinkHandler):
         self.wire.held_bytes += size
         # Settled ones get a ticket too: what waits has to be counted.
         sender.send(messages, (-1 if event.settled else event.delivery_id, size))
+
+    @override
+    def transferred_in_a_run(self, event: TransfersReceived) -> None:
+        sender = self.sender
+        if sender is None or event.message_format:
+            super().transferred_in_a_run(event)
+            return
+        payloads = event.payloads
+        try:
+            messages = self._reader.read_each(payloads)
+        except (Refused, DecodeFault):
+            super().transferred_in_a_run(event)  # for each to be told about itself
+            return
+        wire = self.wire
+        self.active_at = wire.now
+        sizes = [len(payload) for payload in payloads]
+        size = sum(sizes)
+        self._under_way += len(sizes)
+        self._under_way_bytes += size
+        wire.held_bytes += size
+        numbers = repeat(-1, len(sizes)) if event.settled else event.delivery_ids
+        sender.send_each(messages, list(zip(numbers, sizes, strict=True)))
 
     def _messages(self, event: TransferReceived) -> list[Message]:
         if event.oversized:
@@ -199,6 +229,24 @@ class SenderLink(LinkHandler):
             else:
                 error = wire.speaker.refusal(refusal, self.sender.node.path)
                 wire.send(SettleReceived(self.link, delivery_id, Rejected(error)))
+        if self.link.credit <= sender_credit >> 1:
+            self.grant()
+        wire.host.wake()
+
+    def sent_each(self, tickets: Sequence[Any], refusal: Refused | None) -> None:
+        if refusal is not None or tickets[0][0] < 0:
+            for ticket in tickets:
+                self.sent(ticket, refusal)
+            return
+        if self.sender is None:
+            return
+        wire = self.wire
+        delivery_ids, sizes = zip(*tickets, strict=True)
+        size = sum(sizes)
+        self._under_way -= len(sizes)
+        self._under_way_bytes -= size
+        wire.held_bytes -= size
+        wire.send(AcceptReceived(self.link, delivery_ids))
         if self.link.credit <= sender_credit >> 1:
             self.grant()
         wire.host.wake()
@@ -268,6 +316,12 @@ class ReceiverLink(LinkHandler):
     def disposed(self, event: DispositionReceived) -> None:
         self.active_at = self.wire.now
         receiver = self.receiver
+        state = event.state
+        if type(state) is Accepted and receiver is not None:
+            deliveries = event.deliveries
+            tickets = None if event.settled else [(delivery, state) for delivery in deliveries]
+            receiver.complete_each([delivery.context for delivery in deliveries], tickets)
+            return
         for delivery in event.deliveries:
             self._settle(receiver, delivery, event.state, event.settled)
 
@@ -329,6 +383,24 @@ class ReceiverLink(LinkHandler):
         )
         self._tranche_bytes += size
         self._tranche_count += 1
+        self.active_at = wire.now
+        wire.delivered(self)
+        wire.host.wake()
+
+    def deliver_run(self, run: LockedRun) -> None:
+        link = self.link
+        tokens = run.tokens
+        count = len(tokens)
+        if not link.live or link.credit < count or link.attach.max_message_size:
+            for delivery in run.each():
+                self.deliver(delivery)
+            return
+        wire = self.wire
+        heads, tails = write_heads(run)
+        self._asked = max(0, self._asked - count)
+        wire.send(SendTransfers(link, tokens, heads, tails))
+        self._tranche_bytes += sum([len(head) for head in heads]) + sum([len(t) for t in tails])
+        self._tranche_count += count
         self.active_at = wire.now
         wire.delivered(self)
         wire.host.wake()

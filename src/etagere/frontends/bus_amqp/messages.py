@@ -35,6 +35,7 @@ from etagere.protocols.amqp.sections import (
 )
 from etagere.protocols.amqp.usual_message import is_usual_tail
 from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
+from etagere.services.bus.deliveries import LockedRun, delivery_of
 from etagere.services.bus.messages import Delivery, Message
 
 batch_format: Final = 0x80013700
@@ -231,6 +232,49 @@ def write_head(delivery: Delivery, *, state: bool = False) -> bytes:
     ):
         return write_usual_head(delivery)
     return write_any_head(delivery, state=state)
+
+
+def write_heads(run: LockedRun) -> tuple[list[bytes], list[bytes]]:
+    """`write_head` for each of a run; and their tails."""
+    heads: list[bytes] = []
+    tails: list[bytes] = []
+    until = run.locked_until // ticks_per_millisecond
+    pack, starts, split_token = _usual.pack, _header_starts, _split_token
+    for (number, message), token in zip(run.rows, run.tokens, strict=True):
+        tails.append(message.tail)
+        start = starts.get(message.header)
+        if (
+            start is None
+            or message.ttl_ms is not None
+            or message.annotations
+            or message.delivery_annotations
+            or message.scheduled_at
+            or message.partition_key is not None
+            or message.dead_letter_source is not None
+        ):
+            heads.append(write_head(delivery_of(number, message, token, run.locked_until)))
+            continue
+        first, second, third, rest = split_token(token)
+        heads.append(
+            pack(
+                start,
+                message.delivery_count,
+                _token_start,
+                first,
+                second,
+                third,
+                rest,
+                _sequence_start,
+                number,
+                _enqueued_start,
+                message.enqueued_at // ticks_per_millisecond,
+                _original_start,
+                message.enqueued_number or number,
+                _locked_start,
+                until,
+            )
+        )
+    return heads, tails
 
 
 def write_usual_head(delivery: Delivery) -> bytes:

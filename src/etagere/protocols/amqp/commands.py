@@ -4,6 +4,7 @@ The peer may have ended a link, a session or the connection in the meantime: a c
 that is gone does nothing.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -49,6 +50,22 @@ class SendTransfer(msgspec.Struct, frozen=True):
     settled: bool
     message_format: int = 0
     context: Any = None
+
+
+class SendTransfers(msgspec.Struct, frozen=True):
+    """Unsettled messages, each with its tag for a context; the link must have credit for all."""
+
+    link: Link
+    tags: Sequence[bytes]
+    heads: Sequence[bytes]
+    tails: Sequence[bytes]
+
+
+class AcceptReceived(msgspec.Struct, frozen=True):
+    """`SettleReceived` with `accepted`, for several."""
+
+    link: Link
+    delivery_ids: Sequence[int]
 
 
 class SettleReceived(msgspec.Struct, frozen=True):
@@ -103,6 +120,8 @@ Command = (
     | RefuseLink
     | GrantCredit
     | SendTransfer
+    | SendTransfers
+    | AcceptReceived
     | SettleReceived
     | SettleSent
     | SettleUnmatched

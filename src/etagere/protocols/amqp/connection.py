@@ -11,8 +11,10 @@ from typing import Final, assert_never
 
 from etagere.base.clock import Timestamp, ticks_per_millisecond, ticks_per_second
 from etagere.protocols.amqp.accepted import walk_accepted
+from etagere.protocols.amqp.batches import Batches
 from etagere.protocols.amqp.commands import (
     AcceptLink,
+    AcceptReceived,
     CloseConnection,
     Command,
     CompleteDrain,
@@ -22,6 +24,7 @@ from etagere.protocols.amqp.commands import (
     RefuseLink,
     SaslDecision,
     SendTransfer,
+    SendTransfers,
     SettleReceived,
     SettleSent,
     SettleUnmatched,
@@ -94,6 +97,7 @@ _read_header: Final = struct.Struct(">IBBH").unpack_from
 
 class Connection:
     __slots__ = (
+        "_batches",
         "_born",
         "_close_sent_at",
         "_container_id",
@@ -135,6 +139,7 @@ class Connection:
         self._events: deque[Event] = deque()
         self._sessions = Sessions(limits, self._outbox, self._events)
         self._runs = Runs(limits, self._sessions.mapped, self._events)
+        self._batches = Batches(self._outbox, self._sessions.deliveries)
         self._now = now
         self._born = now
         self._received_at = now
@@ -179,6 +184,10 @@ class Connection:
             self._sessions.deliveries.send(command)
             return
         match command:
+            case SendTransfers():
+                self._batches.send(command)
+            case AcceptReceived():
+                self._batches.accept(command)
             case SettleReceived():
                 self._sessions.deliveries.settle_received(command)
             case SettleSent():

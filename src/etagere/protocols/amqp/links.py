@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Any, Final
 
+import msgspec
+
 from etagere.protocols.amqp.performatives import Attach
 from etagere.protocols.amqp.states import LinkState, SessionState
 
@@ -21,17 +23,14 @@ def serial_distance(later: int, earlier: int) -> int:
     return distance - 0x100000000 if distance >= serial_half else distance
 
 
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """A message that we sent and that is not settled yet."""
 
-    __slots__ = ("context", "id", "link", "tag")
-
-    def __init__(self, link: "Link", delivery_id: int, tag: bytes, context: Any) -> None:
-        self.link = link
-        self.id = delivery_id
-        self.tag = tag
-        self.context = context
-        """The caller's own; the engine never looks at it."""
+    link: "Link"
+    id: int
+    tag: bytes
+    context: Any
+    """The caller's own; the engine never looks at it."""
 
 
 class PendingTransfer:

@@ -52,6 +52,11 @@ class Outbox:
         session.run_last = delivery_id
         session.run_state = state
 
+    def settle_run(self, session: Session, role: bool, first: int, last: int, state: bytes) -> None:
+        """`settle` for each from `first` to `last`, which does not lie below it."""
+        self.settle(session, role, first, state)
+        session.run_last = last
+
     def settle_range(
         self, session: Session, role: bool, first: int, last: int, state: bytes
     ) -> None:

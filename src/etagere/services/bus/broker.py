@@ -84,6 +84,10 @@ class Sender(Protocol):
         """
         ...
 
+    def send_each(self, messages: Sequence[Message], tickets: Sequence[Any]) -> None:
+        """`send` for each message by itself; `sink.sent_each` or `sink.sent` for the tickets."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -105,6 +109,10 @@ class Receiver(Protocol):
 
     def settle(self, token: bytes, outcome: Outcome, ticket: Any) -> None:
         """Apply `outcome` to the message locked by `token`; `sink.settled(ticket, refusal)`."""
+        ...
+
+    def complete_each(self, tokens: Sequence[bytes], tickets: Sequence[Any] | None) -> None:
+        """`settle` with `complete` for each; without tickets nobody is told how it went."""
         ...
 
     def close(self, *, broken: bool) -> None:

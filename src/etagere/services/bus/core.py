@@ -19,6 +19,7 @@ from etagere.kv.contract import Engine, Partition, ReadTx, StoreError
 from etagere.services.bus import browsing, keys, records
 from etagere.services.bus.agenda import Agenda
 from etagere.services.bus.catalogue import Catalogue, Entity, LogState
+from etagere.services.bus.deliveries import LockedRun
 from etagere.services.bus.descriptions import Tier, receives_allowed
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.messages import SectionCodec
@@ -289,7 +290,10 @@ class Core:
         for answer, ticket, refusal in answers:
             answer(ticket, refusal)
         for taker, delivery in deliveries:
-            taker.receiver.deliver(delivery)
+            if type(delivery) is LockedRun:
+                taker.receiver.deliver_run(delivery)
+            else:
+                taker.receiver.deliver(delivery)
         entity = state.node.entity
         for operation in operations:
             if isinstance(operation, Settle) and operation.may_move:

@@ -110,13 +110,18 @@ class CreditQueue:
         """The receiver that the next message is for."""
         return self._grants[0][0] if self._grants else None
 
-    def use(self, taker: Taker) -> None:
-        """The receiver at the front gets a message; what it still wants is for the caller."""
+    def front_units(self) -> int:
+        """How many messages it is given before anybody else's turn comes."""
+        return self._grants[0][1] if self._grants else 0
+
+    def use(self, taker: Taker, units: int = 1) -> None:
+        """The receiver at the front gets messages; what it still wants is for the caller."""
         grant = self._grants[0]
         assert grant[0] is taker
-        grant[1] -= 1
-        taker.granted -= 1
-        self.demand -= 1
+        assert 0 < units <= grant[1]
+        grant[1] -= units
+        taker.granted -= units
+        self.demand -= units
         if not grant[1]:
             self._grants.popleft()
 

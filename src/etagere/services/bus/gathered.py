@@ -4,7 +4,10 @@ An operation for each would cost more than what it does.  These are gathered whi
 their transaction; each is still answered for itself.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from etagere.kv.contract import Partition
 from etagere.services.bus import errors
@@ -19,8 +22,25 @@ from etagere.services.bus.topology import Target
 gathered_max: Final = 512
 gathered_bytes_max: Final = 1024 * 1024
 
-Sent = tuple[tuple[Message, ...], Any]
-"""The messages of one send, and what its report is to be given with it."""
+
+class Sent(msgspec.Struct, frozen=True):
+    """The messages of one send, or of several that came together."""
+
+    messages: Sequence[Message]
+    ticket: tuple[Any, Sequence[Any], int]
+    """For the report: the link, a ticket for each send, and the bytes of all of them."""
+    apart: bool
+    """Each message is a send of its own."""
+
+    def each(self) -> list["Sent"]:
+        if not self.apart:
+            return [self]
+        link, tickets, _ = self.ticket
+        return [
+            Sent((message,), (link, (ticket,), message.size), apart=True)
+            for message, ticket in zip(self.messages, tickets, strict=True)
+        ]
+
 
 Completed = tuple[Lock, Any, Answer | None]
 
@@ -53,7 +73,7 @@ def store_plain(ledger: Ledger, opened: Opened, target: Target, message: Message
 class Sends:
     """Sends to one plain queue, in order.  Reported once, with all of them refused or none."""
 
-    __slots__ = ("_target", "alone", "items", "parts", "report", "state", "weight")
+    __slots__ = ("_count", "_target", "alone", "items", "parts", "report", "state", "weight")
 
     def __init__(self, target: Target, report: Report) -> None:
         self.parts: tuple[Partition, ...] = (target.part,)
@@ -63,23 +83,43 @@ class Sends:
         self.weight = 0
         self.items: list[Sent] = []
         self._target = target
+        self._count = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self.items) >= gathered_max or self.weight >= gathered_bytes_max
+        return self._count >= gathered_max or self.weight >= gathered_bytes_max
 
-    def add(self, messages: tuple[Message, ...], size: int, ticket: Any) -> None:
-        self.items.append((messages, ticket))
+    def add(
+        self, messages: Sequence[Message], size: int, ticket: tuple[Any, Sequence[Any], int]
+    ) -> None:
+        self.items.append(Sent(messages, ticket, apart=False))
         self.weight += size + weight_least
+        self._count += 1
+
+    def add_each(
+        self, messages: Sequence[Message], size: int, ticket: tuple[Any, Sequence[Any], int]
+    ) -> None:
+        """Each message is a send of its own, with a ticket of its own."""
+        self.items.append(Sent(messages, ticket, apart=True))
+        self.weight += size + weight_least * len(messages)
+        self._count += len(messages)
+
+    @property
+    def is_one(self) -> bool:
+        """There is nothing to split."""
+        if len(self.items) > 1:
+            return False
+        (item,) = self.items
+        return not item.apart or len(item.messages) == 1
 
     def split(self) -> list[Operation]:
         """Each for itself: one of them brought the transaction down."""
-        return [self._with(item) for item in self.items]
+        return [self._with(one) for item in self.items for one in item.each()]
 
     def _with(self, item: Sent) -> "Sends":
         one = Sends(self._target, self.report)
         one.items = [item]
-        one.weight = sum(message.size for message in item[0])
+        one.weight = sum(message.size for message in item.messages)
         return one
 
     async def apply(self, ledger: Ledger) -> None:
@@ -87,8 +127,8 @@ class Sends:
         opened = ledger.opened(target.log) or await ledger.open(target.log)
         if opened is None:
             raise errors.entity_not_found(target.path)
-        for messages, _ in self.items:
-            for message in messages:
+        for item in self.items:
+            for message in item.messages:
                 store_plain(ledger, opened, target, message)
 
 
@@ -108,6 +148,10 @@ class Completions:
     @property
     def weight(self) -> int:
         return weight_least * len(self.items)
+
+    @property
+    def is_one(self) -> bool:
+        return len(self.items) == 1
 
     def split(self) -> list[Operation]:
         return [self._with(item) for item in self.items]

@@ -4,9 +4,11 @@ Callbacks are called from the broker's own turn of the event loop, never from in
 caused them unless their text says so.  They must not block and must not raise.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from etagere.base.errors import Refused
+from etagere.services.bus.deliveries import LockedRun
 from etagere.services.bus.messages import Delivery
 
 
@@ -17,6 +19,10 @@ class SenderSink(Protocol):
         Not called for pre-settled ones.  Called in the order of the sends (what was refused at once
         may overtake them), many in a row after one commit: collect them and answer with ranges.
         """
+        ...
+
+    def sent_each(self, tickets: Sequence[Any], refusal: Refused | None) -> None:
+        """`sent` for each of these, which were given with `Sender.send_each`."""
         ...
 
     def detached(self, refusal: Refused) -> None:
@@ -31,6 +37,10 @@ class ReceiverSink(Protocol):
         In peek-lock it is locked by `delivery.lock_token` from now on; in receive-and-delete it is
         already gone from the store.
         """
+        ...
+
+    def deliver_run(self, run: LockedRun) -> None:
+        """Several messages within the credit given, as if `deliver` were called for each."""
         ...
 
     def drained(self) -> None:

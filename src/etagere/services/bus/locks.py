@@ -5,9 +5,11 @@ settlement: locks are volatile).  What a token is worth, and what the end of a l
 decided by `kernel.message_lock`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Final
+
+import msgspec
 
 from etagere.base.clock import Timestamp, timestamp_never
 from etagere.kernel.message_lock import Custody, Standing, extend, peek_locks, standing_of, take
@@ -27,19 +29,21 @@ class LockStatus(Enum):
     """The transaction's end is on the way to the store."""
 
 
-class Lock:
-    __slots__ = ("custody", "held", "home", "returning", "status", "taker")
+# Looking up a member of an Enum is dear in Python 3.11.
+_held: Final = LockStatus.held
+settling: Final = LockStatus.settling
 
-    def __init__(self, custody: Custody[bytes], held: Held, taker: Taker | None, home: Any) -> None:
-        self.custody = custody
-        self.held = held
-        self.taker = taker
-        """None when it was locked without a link."""
-        self.home = home
-        """The stream that the message goes back to; None for a message set aside."""
-        self.status = LockStatus.held
-        self.returning = False
-        """Whether it is counted in its home's `returning`."""
+
+class Lock(msgspec.Struct, eq=False):
+    custody: Custody[bytes]
+    held: Held
+    taker: Taker | None
+    """None when it was locked without a link."""
+    home: Any
+    """The stream that the message goes back to; None for a message set aside."""
+    status: LockStatus = LockStatus.held
+    returning: bool = False
+    """Whether it is counted in its home's `returning`."""
 
     @property
     def is_ending(self) -> bool:
@@ -96,16 +100,28 @@ class LockTable:
         if lock.held.state:
             self._aside.add(lock.held.number)
 
+    def add_run(self, tokens: Sequence[bytes], locks: Sequence[Lock]) -> None:
+        """Locks on active messages that all last equally long; the caller tells their taker."""
+        self._put(tokens[0], locks[0])
+        self._by_token.update(zip(tokens, locks, strict=True))
+
     def find(self, token: bytes) -> Lock | None:
         return self._by_token.get(token)
 
     def good(self, token: bytes, now: Timestamp) -> Lock | None:
         """The lock, if it can be settled or renewed with this token now."""
         lock = self._by_token.get(token)
-        if lock is None or lock.status is not LockStatus.held:
+        if lock is None or lock.status is not _held:
             return None
         good = standing_of(lock.custody, token, now, peek_locks) is Standing.GOOD
         return lock if good else None
+
+    def good_in_a_run(self, token: bytes, now: Timestamp) -> Lock | None:
+        """The same: of a lock that was found by its token, only the time is in question."""
+        lock = self._by_token.get(token)
+        if lock is None or lock.status is not _held or now >= lock.custody.until:
+            return None
+        return lock
 
     def renew(self, lock: Lock, now: Timestamp, duration: int) -> Timestamp:
         """The full duration again."""

@@ -5,7 +5,7 @@ some of them `advance` gives away what can be given away.  Effects are appended 
 caller then empties, in this order:
 
     answers      (callable, ticket, refusal): how settlements went; before what they led to
-    deliveries   (taker, delivery), in order: for the wire
+    deliveries   (taker, delivery or a run of them), in order: for the wire
     operations   steps for the store; each reports back with its result
     requests     other work on the store: `Load`, `Fetch`, `Lapse`, `FindSession`; answered by the
                  events of the same name in the past tense
@@ -28,9 +28,10 @@ from etagere.base.errors import Refused
 from etagere.kernel.message_lock import Custody, LockEnd, Place, lock_ends
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
+from etagere.services.bus.deliveries import LockedRun, delivery_of
 from etagere.services.bus.gathered import Completions, gathered_max
 from etagere.services.bus.ledger import Log
-from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody
+from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody, settling
 from etagere.services.bus.messages import (
     Complete,
     DeadLetter,
@@ -38,6 +39,7 @@ from etagere.services.bus.messages import (
     MessageState,
     Outcome,
     Release,
+    complete,
 )
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.operations import Answer, Operation, PutBack, Settle
@@ -73,7 +75,7 @@ class OwnerBase:
         """Whether the entity's status lets messages out."""
         self.doubtful = False
         """A commit may have happened unheard of: settlements look before they write."""
-        self.deliveries: list[tuple[Taker, Delivery]] = []
+        self.deliveries: list[tuple[Taker, Delivery | LockedRun]] = []
         self.operations: list[Operation] = []
         self.requests: list[Request] = []
         self.answers: list[tuple[Answer, Any, Refused | None]] = []
@@ -141,6 +143,33 @@ class OwnerBase:
     def drained(self, taker: Taker) -> None:
         self.notices.append((taker.receiver.drained, ()))
 
+    def deliver_run(
+        self, stream: Stream, taker: Taker, rows: Sequence[Row], now: Timestamp
+    ) -> None:
+        """`deliver_locked` for active messages that lie in one row each."""
+        ends, shown = self.lock_terms(stream, now)
+        draw_token, sessioned = self._draw_token, self.log.sessioned
+        tokens: list[bytes] = []
+        locks: list[Lock] = []
+        for number, message in rows:
+            token = draw_token()
+            count = message.delivery_count
+            held = Held(
+                number,
+                message.size,
+                message.expires_at,
+                count,
+                message.session_id if sessioned else None,
+                0,
+                None,
+            )
+            tokens.append(token)
+            locks.append(Lock(Custody(token, ends, count), held, taker, stream))
+        self.locks.add_run(tokens, locks)
+        taker.tokens.update(tokens)
+        stream.outstanding += len(locks)
+        self.deliveries.append((taker, LockedRun(rows, tokens, shown)))
+
     def deliver_locked(
         self, stream: Stream, taker: Taker, number: int, message: StoredMessage, now: Timestamp
     ) -> None:
@@ -191,6 +220,10 @@ class OwnerBase:
         self, stream: Stream | None, now: Timestamp, count: int
     ) -> tuple[Custody[bytes], Timestamp]:
         """A fresh lock, and until when its holder may count on it."""
+        raise NotImplementedError
+
+    def lock_terms(self, stream: Stream, now: Timestamp) -> tuple[Timestamp, Timestamp]:
+        """When a lock taken now runs out by itself, and until when its holder may count on it."""
         raise NotImplementedError
 
     def add_lock(self, lock: Lock) -> None:
@@ -282,8 +315,27 @@ class OwnerBase:
         else:
             self.end(lock, lock_end_of(outcome), outcome, ticket, answer)
 
+    def complete_each(
+        self,
+        tokens: Sequence[bytes],
+        tickets: Sequence[Any] | None,
+        answer: Answer | None,
+        now: Timestamp,
+    ) -> None:
+        """`settle` for messages that are all done with; without tickets nobody is answered."""
+        if tickets is None:
+            tickets, answer = (None,) * len(tokens), None
+        plain = not (self.log.sessioned or self.doubtful)
+        good_run = self.locks.good_in_a_run
+        for token, ticket in zip(tokens, tickets, strict=True):
+            lock = good_run(token, now) if plain else None
+            if lock is not None and lock.held.rest is None and not lock.held.state:
+                self._complete(lock, ticket, answer)
+            else:
+                self.settle(token, complete, ticket, answer, now)
+
     def _complete(self, lock: Lock, ticket: Any, answer: Answer | None) -> None:
-        lock.status = LockStatus.settling
+        lock.status = settling
         gathering = self._completions
         if gathering is None or len(gathering.items) >= gathered_max:
             gathering = self._completions = Completions(self.log, self._completed)
@@ -294,14 +346,19 @@ class OwnerBase:
         self, operation: Completions, done: bool | None, refusal: Refused | None, now: Timestamp
     ) -> None:
         answered = refusal or (None if done else self.lost())
-        for lock, ticket, answer in operation.items:
+        for _, ticket, answer in operation.items:
             if answer is not None:
                 self.answers.append((answer, ticket, answered))
-            if refusal is None:
-                self.remove_lock(lock)
-            else:
+        if refusal is None:
+            remove = self.locks.remove
+            for lock, _, _ in operation.items:
+                assert not lock.returning
+                remove(lock)
+                if lock.home is not None:
+                    lock.home.outstanding -= 1
+        else:
+            for lock, _, _ in operation.items:
                 self.locks.restore(lock)
-        if refusal is not None:
             self.tick(now)
 
     def take_operations(self) -> list[Operation]:
@@ -536,30 +593,6 @@ def _report_to_nobody(*_arguments: Any) -> None:
     pass
 
 
-def delivery_of(
-    number: int, message: StoredMessage, token: bytes | None, until: Timestamp | None
-) -> Delivery:
-    scheduled_at = message.scheduled_at
-    return Delivery(
-        message.tail,
-        message.header,
-        message.delivery_annotations,
-        message.annotations,
-        number,
-        Timestamp(message.enqueued_at),
-        message.enqueued_number or number,
-        message.delivery_count,
-        message.ttl_ms,
-        MessageState(message.state) if message.state else MessageState.active,
-        token,
-        until,
-        message.session_id,
-        Timestamp(scheduled_at) if scheduled_at else None,
-        message.partition_key,
-        message.dead_letter_source,
-    )
-
-
 class Owner(OwnerBase):
     """Competing receivers on one log."""
 
@@ -614,7 +647,9 @@ class Owner(OwnerBase):
     ) -> None:
         """A commit gave the numbers after `before` up to `last`; `rows` of them are active."""
         stream = self.stream
-        stream.window.reported(before, last, rows, demand=stream.credit.demand)
+        credit = stream.credit
+        demand = credit.demand or len(credit.takers)  # they will want more when this is written
+        stream.window.reported(before, last, rows, demand=demand)
         self.wake(stream)
 
     def thaw(self, removed: set[int], now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
@@ -646,3 +681,12 @@ class Owner(OwnerBase):
     ) -> tuple[Custody[bytes], Timestamp]:
         custody = new_custody(self._draw_token(), now, self.lock_duration, count)
         return custody, custody.until
+
+    @override
+    def lock_terms(
+        self,
+        stream: Stream,  # noqa: ARG002 - sessions need it
+        now: Timestamp,
+    ) -> tuple[Timestamp, Timestamp]:
+        until = Timestamp(now + self.lock_duration)
+        return until, until

@@ -1,6 +1,7 @@
 """Receivers: links that messages are delivered on, sessions, and a single message for HTTP."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 from etagere.base.clock import Timestamp
@@ -9,6 +10,7 @@ from etagere.services.bus import errors
 from etagere.services.bus.catalogue import LogState, Node
 from etagere.services.bus.core import Core
 from etagere.services.bus.credit import Taker
+from etagere.services.bus.deliveries import LockedRun
 from etagere.services.bus.links import ReceiverSink
 from etagere.services.bus.messages import Delivery, Outcome, ReceiveMode, release
 from etagere.services.bus.names import EntityKind, SubQueue
@@ -97,6 +99,13 @@ class ReceiverLink:
         self._owner.settle(token, outcome, ticket, answer, now)
         core.touch(self._state)
 
+    def complete_each(self, tokens: Sequence[bytes], tickets: Sequence[Any] | None) -> None:
+        core = self._core
+        now = core.clock.now()
+        self.node.state.last_used = now
+        self._owner.complete_each(tokens, tickets, self._answer, now)
+        core.touch(self._state)
+
     def close(self, *, broken: bool) -> None:
         if self._closed:
             return
@@ -117,6 +126,9 @@ class ReceiverLink:
 
     def deliver(self, delivery: Delivery) -> None:
         self._sink.deliver(delivery)
+
+    def deliver_run(self, run: LockedRun) -> None:
+        self._sink.deliver_run(run)
 
     def drained(self) -> None:
         if not self._closed:
@@ -263,6 +275,10 @@ class _OneMessage:
             self.future.set_result(delivery)
         else:
             self.refuse(delivery)
+
+    def deliver_run(self, run: LockedRun) -> None:
+        for delivery in run.each():
+            self.deliver(delivery)
 
     def refuse(self, delivery: Delivery | None) -> None:
         """Nobody will ever hear of this delivery."""

@@ -14,6 +14,7 @@ from etagere.kv.contract import ReadTx
 from etagere.services.bus import browsing, errors
 from etagere.services.bus.catalogue import LogState, Node
 from etagere.services.bus.core import Core
+from etagere.services.bus.deliveries import delivery_of
 from etagere.services.bus.descriptions import QueueDescription, Tier
 from etagere.services.bus.locks import LockStatus
 from etagere.services.bus.log_operations import (
@@ -28,7 +29,6 @@ from etagere.services.bus.log_operations import (
 from etagere.services.bus.messages import Delivery, Message, Outcome, ReceiveMode, Release
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.operations import Operation
-from etagere.services.bus.owner import delivery_of
 from etagere.services.bus.receiving import check_gives_messages
 from etagere.services.bus.sending import check_takes_sends, send
 from etagere.services.bus.session_owner import Hold, SessionOwner

@@ -156,12 +156,49 @@ class SenderLink:
         if not state.target.is_plain:
             core.submit(entity, new_send(core, state, messages, size, self._sent, (ticket, size)))
             return
+        self._gathering().add(tuple(messages), size, (self, (ticket,), size))
+
+    def send_each(self, messages: Sequence[Message], tickets: Sequence[Any]) -> None:
+        core, state = self._core, self.node.state
+        size = self._plain_size(messages)
+        if size < 0 or core.catalogue.is_full(state.entity, size):
+            for message, ticket in zip(messages, tickets, strict=True):
+                self.send((message,), ticket)
+            return
+        state.last_used = core.clock.now()
+        state.entity.bytes_pending += size
+        self._gathering().add_each(messages, size, (self, tickets, size))
+
+    def _plain_size(self, messages: Sequence[Message]) -> int:
+        """The bytes of all of them; -1 if one of them needs a closer look than this."""
+        state = self.node.state
+        if self._closed or not state.target.is_plain or not state.admission.sends_allowed:
+            return -1
+        properties_bytes = self._core.codec.properties_bytes
+        most = min(state.admission.message_bytes_max, headers_bytes_max)
+        total = 0
+        for message in messages:
+            size = message.size
+            if (
+                size > most
+                or message.scheduled_at is not None
+                or message.partition_key is not None
+                or properties_bytes(message.tail) > key_chars_max
+            ):
+                return -1
+            total += size
+        return total
+
+    def _gathering(self) -> Sends:
+        """Sends that can still be added to."""
+        state = self.node.state
+        writer = state.entity.writer
         gathering = state.gathering
-        if gathering is None or state.gathered_at != entity.writer.takes or gathering.is_full:
+        if gathering is None or state.gathered_at != writer.takes or gathering.is_full:
             gathering = state.gathering = Sends(state.target, _sent_together)
-            state.gathered_at = entity.writer.takes
-            core.submit(entity, gathering)
-        gathering.add(tuple(messages), size, (self, ticket, size))
+            state.gathered_at = writer.takes
+            self._core.submit(state.entity, gathering)
+        return gathering
 
     def _sent(self, operation: Send, _numbers: Any, refusal: Refused | None, _now: Any) -> None:
         ticket, size = operation.ticket
@@ -171,6 +208,10 @@ class SenderLink:
         self.node.state.entity.bytes_pending -= size
         if ticket is not None:
             self._sink.sent(ticket, refusal)
+
+    def answer_each(self, tickets: Sequence[Any], size: int, refusal: Refused | None) -> None:
+        self.node.state.entity.bytes_pending -= size
+        self._sink.sent_each(tickets, refusal)
 
     def close(self) -> None:
         self._closed = True
@@ -184,8 +225,12 @@ class SenderLink:
 
 
 def _sent_together(operation: Sends, _: Any, refusal: Refused | None, _now: Any) -> None:
-    for _messages, (link, ticket, size) in operation.items:
-        link.answer(ticket, size, refusal)
+    for item in operation.items:
+        link, tickets, size = item.ticket
+        if item.apart:
+            link.answer_each(tickets, size, refusal)
+        else:
+            link.answer(tickets[0], size, refusal)
 
 
 async def send(core: Core, node: Node, messages: Sequence[Message]) -> list[int]:

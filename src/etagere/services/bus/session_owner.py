@@ -227,6 +227,15 @@ class SessionOwner(OwnerBase):
         return custody, self.holds[stream.session_id].until
 
     @override
+    def lock_terms(
+        self,
+        stream: Stream,
+        now: Timestamp,  # noqa: ARG002 - the session's time counts
+    ) -> tuple[Timestamp, Timestamp]:
+        assert stream.session_id is not None
+        return forever, self.holds[stream.session_id].until
+
+    @override
     def good_lock(self, token: bytes, now: Timestamp) -> Lock | None:
         lock = super().good_lock(token, now)
         if lock is None or not self._is_good(self._hold_of(lock.home), now):

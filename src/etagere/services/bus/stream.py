@@ -1,5 +1,6 @@
 """Messages in order and the receivers that compete for them: a log, or one session of it."""
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -8,7 +9,7 @@ from etagere.base.clock import Timestamp
 from etagere.services.bus.credit import CreditQueue, Taker
 from etagere.services.bus.messages import ReceiveMode
 from etagere.services.bus.records import StoredMessage
-from etagere.services.bus.window import Window
+from etagere.services.bus.window import Row, Window
 
 peek_lock: Final = ReceiveMode.peek_lock
 
@@ -57,6 +58,10 @@ class Deliverer(Protocol):
 
     def deliver_locked(
         self, stream: "Stream", taker: Taker, number: int, message: StoredMessage, now: Timestamp
+    ) -> None: ...
+
+    def deliver_run(
+        self, stream: "Stream", taker: Taker, rows: Sequence[Row], now: Timestamp
     ) -> None: ...
 
     def take_away(
@@ -111,6 +116,13 @@ class Stream:
         # In a session, what is coming back comes before what has not been out yet.
         if owner.delivering and not self._is_waiting:
             while (taker := credit.front()) is not None:
+                if taker.mode is peek_lock:
+                    rows = window.take_run(credit.front_units(), now)
+                    if rows:
+                        credit.use(taker, len(rows))
+                        taker.credit -= len(rows)
+                        owner.deliver_run(self, taker, rows, now)
+                        continue
                 row = window.front()
                 if row is None:
                     if not window.is_exhausted:

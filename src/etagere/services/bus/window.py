@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
+from etagere.base.clock import Timestamp
 from etagere.services.bus.records import StoredMessage
 
 window_messages_max: Final = 256
 window_messages_min: Final = 32
 fetched_at_once: Final = 16
+small_messages_max: Final = 4096
+small_messages_bytes: Final = 4 * 1024 * 1024
+"""Messages straight from a commit are kept up to this, if there are receivers at all."""
 
 Row = tuple[int, StoredMessage]
 
@@ -72,11 +76,13 @@ class Window:
             # Commits may be heard of out of order: the store has the order.
             self.complete = False
             return
-        room = max(window_messages_max, demand) - len(self.ready)
+        if rows[0][0] <= self.horizon:
+            rows = [row for row in rows if row[0] > self.horizon]
+        room = max(window_messages_max, demand, _as_many_as_are_small(rows)) - len(self.ready)
         taken = rows[:room] if room > 0 else ()
         if taken:
-            self.ready.extend(row for row in taken if row[0] > self.horizon)
-            self.horizon = max(self.horizon, taken[-1][0])
+            self.ready.extend(taken)
+            self.horizon = taken[-1][0]
         self.complete = len(taken) == len(rows)
 
     def doubt(self) -> None:
@@ -181,6 +187,19 @@ class Window:
             return None
         return number, message
 
+    def take_run(self, limit: int, now: Timestamp) -> list[Row]:
+        """Take the first messages away, up to one that cannot be delivered just as it is."""
+        rows: list[Row] = []
+        if self._returned:
+            return rows
+        ready = self.ready
+        while ready and len(rows) < limit:
+            message = ready[0][1]
+            if message.rest is not None or 0 < message.expires_at <= now:
+                break
+            rows.append(ready.popleft())
+        return rows
+
     def take(self, number: int) -> None:
         """Take the first message away."""
         if self._returned and number in self._returned_messages:
@@ -208,6 +227,12 @@ class Window:
             self.complete = False
         for number in self._returned_messages:
             self._returned_messages[number] = None
+
+
+def _as_many_as_are_small(rows: Sequence[Row]) -> int:
+    """How many like these may be kept: reading them back costs more than the memory does."""
+    size = sum([row[1].size for row in rows]) // len(rows)
+    return min(small_messages_max, small_messages_bytes // (size + 1))
 
 
 def _is_whole(message: StoredMessage | None) -> bool:

@@ -158,7 +158,7 @@ class Writer:
         """One of them brought the transaction down; the others should not suffer for it."""
         if len(operations) == 1:
             (operation,) = operations
-            if not isinstance(operation, Sends | Completions) or len(operation.items) == 1:
+            if not isinstance(operation, Sends | Completions) or operation.is_one:
                 self._report(operations, refusal)
                 return
             operations = operation.split()

@@ -1,0 +1,80 @@
+"""Many transfers out, and many that came accepted, at one go.
+
+What is said is what one command for each would have said; where that cannot be known at a glance,
+one for each it is.
+"""
+
+from itertools import islice
+from typing import Final
+
+from etagere.protocols.amqp.commands import AcceptReceived, SendTransfer, SendTransfers
+from etagere.protocols.amqp.deliveries import Deliveries
+from etagere.protocols.amqp.links import Delivery, serial_mask
+from etagere.protocols.amqp.outbox import Outbox
+from etagere.protocols.amqp.outcomes import accepted_bytes
+from etagere.protocols.amqp.states import SessionState
+from etagere.protocols.amqp.transfer_out import pack_transfer
+
+_receiver: Final = True
+_mapped: Final = SessionState.mapped
+
+
+class Batches:
+    __slots__ = ("_deliveries", "_outbox")
+
+    def __init__(self, outbox: Outbox, deliveries: Deliveries) -> None:
+        self._outbox = outbox
+        self._deliveries = deliveries
+
+    def send(self, command: SendTransfers) -> None:
+        link = command.link
+        if not link.live:
+            return
+        session = link.session
+        assert link.sends
+        assert link.credit >= len(command.tags)
+        sent = 0
+        if not session.pending:
+            if session.run_first >= 0 and session.run_role is _receiver:
+                self._outbox.flush_run(session)  # a request is acknowledged before its answer
+            sent = self._send_usual(command, session.remote_incoming_window)
+        rest = zip(command.tags, command.heads, command.tails, strict=True)
+        for tag, head, tail in islice(rest, sent, None):
+            self._deliveries.send(SendTransfer(link, tag, head, tail, settled=False, context=tag))
+
+    def _send_usual(self, command: SendTransfers, window: int) -> int:
+        """How many could be written just so, up to the first that could not."""
+        link = command.link
+        session = link.session
+        channel, handle = session.channel, link.handle_bytes
+        frame_bytes_out = self._deliveries.frame_bytes_out
+        unsettled, parts = session.unsettled, self._outbox.parts
+        first = delivery_id = session.next_delivery_id
+        for tag, head, tail in zip(command.tags, command.heads, command.tails, strict=True):
+            size = len(head) + len(tail)
+            frame = pack_transfer(channel, handle, delivery_id, tag, False, size)
+            if frame is None or window <= 0 or len(frame) + size > frame_bytes_out:
+                break
+            window -= 1
+            unsettled[delivery_id] = Delivery(link, delivery_id, tag, tag)
+            parts += (frame, head, tail)
+            delivery_id = (delivery_id + 1) & serial_mask
+        count = (delivery_id - first) & serial_mask
+        session.next_delivery_id = delivery_id
+        session.remote_incoming_window = window
+        session.next_outgoing_id = (session.next_outgoing_id + count) & serial_mask
+        link.credit -= count
+        link.delivery_count = (link.delivery_count + count) & serial_mask
+        return count
+
+    def accept(self, command: AcceptReceived) -> None:
+        session = command.link.session
+        waiting = session.unsettled_in
+        ids = [number for number in command.delivery_ids if waiting.pop(number, None) is not None]
+        if not ids or session.state is not _mapped:
+            return
+        if ids == list(range(ids[0], ids[0] + len(ids))):
+            self._outbox.settle_run(session, _receiver, ids[0], ids[-1], accepted_bytes)
+            return
+        for number in ids:
+            self._outbox.settle(session, _receiver, number, accepted_bytes)
