@@ -75,23 +75,17 @@ def _blob(composer: _Composer) -> StorageService:
 
 def _queue(composer: _Composer) -> StorageService:
     from etagere.frontends.queue_rest.service import QueueFrontend  # noqa: PLC0415
+    from etagere.services.queue import service as queue  # noqa: PLC0415
     from etagere.services.queue.forget import forget  # noqa: PLC0415
-    from etagere.services.queue.service import QueueService  # noqa: PLC0415
-    from etagere.services.queue.sweep import expire_step, sweep_step  # noqa: PLC0415
+    from etagere.services.queue.sweep import sweep  # noqa: PLC0415
 
     at = composer.foundation
-    queues = QueueService(at.engine, at.clock, at.entropy)
-
-    async def sweep(account: str, now: Timestamp) -> Timestamp | None:
-        del now
-        while await sweep_step(at.engine, account):
-            pass
-        name: str | None = ""
-        while name is not None:
-            name = await expire_step(at.engine, account, name)
-        return None
-
-    return composer.service(QueueFrontend(queues), sweep, forget)
+    mismatch = at.settings.pop_receipt_mismatch
+    stale_code = queue.stale_mismatch if mismatch else queue.stale_not_found
+    queues = queue.QueueService(at.engine, at.clock, at.entropy, stale_code=stale_code)
+    return composer.service(
+        QueueFrontend(queues), lambda account, now: sweep(at.engine, account, now), forget
+    )
 
 
 def _table(composer: _Composer) -> StorageService:

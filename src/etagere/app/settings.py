@@ -195,6 +195,12 @@ class Settings:
     strict_versions: bool = _setting(
         False, Kind.FLAG, "refuse x-ms-version values that are not known"
     )
+    pop_receipt_mismatch: bool = _setting(
+        False,
+        Kind.FLAG,
+        "refuse a pop receipt that was replaced with 400 PopReceiptMismatch, as emulators do, "
+        "not with 404 MessageNotFound",
+    )
     allow_development_key: bool = _setting(
         False, Kind.FLAG, "serve beyond loopback with keys that everybody knows"
     )
