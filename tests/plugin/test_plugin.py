@@ -29,7 +29,7 @@ def test_a_project_uses_the_fixtures(tmp_path, mode):
         env={**os.environ, "ETAGERE_BLOB_PORT": "1", "AZURITE_ACCOUNTS": "nonsense"},
     )
     assert found.returncode == 0, found.stdout + found.stderr
-    assert "10 passed" in found.stdout
+    assert "11 passed" in found.stdout
 
 
 def test_a_server_that_does_not_start_says_why(tmp_path):

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.data.tables import TableServiceClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 from azure.storage.queue import QueueServiceClient
@@ -80,6 +82,18 @@ def test_an_account_can_be_emptied(etagere_server, blobs):
     assert list(blobs.list_containers()) == []
     assert "CreateContainer" in etagere_server.metrics()
     assert etagere_server.blob_url.endswith(etagere_server.account_name)
+
+
+def test_urls_and_the_key_for_clients_that_take_no_connection_string(etagere_server):
+    name, key = etagere_server.account_name, etagere_server.account_key
+    with TableServiceClient(
+        etagere_server.table_url, credential=AzureNamedKeyCredential(name, key)
+    ) as tables:
+        tables.create_table("orders").create_entity({"PartitionKey": "p", "RowKey": "r"})
+        assert [table.name for table in tables.list_tables()] == ["orders"]
+    credential = {"account_name": name, "account_key": key}
+    with QueueServiceClient(etagere_server.queue_url, credential=credential) as queues:
+        assert list(queues.list_queues()) == []
 
 
 def test_messages_of_service_bus(etagere_server):

@@ -4,9 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import unquote, unquote_plus
-
-from etagere.base.errors import Refused
+from urllib.parse import unquote
 
 body_bytes_max_small: Final = 4 * 1024 * 1024 + 64 * 1024
 """What `RequestBody.read` takes unless told otherwise: XML, JSON and batch envelopes."""
@@ -142,11 +140,6 @@ def parse_query(raw: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def form_value(value: str) -> str:
-    """The other reading of a raw query value, where `+` is a space."""
-    return unquote_plus(value)
-
-
 class Response:
     """What goes back.  `body` is bytes, or an async iterator whose length the headers state."""
 
@@ -164,10 +157,3 @@ class Response:
         self.reason = ""
         self.operation = ""
         """The operation's name, for logs and metrics."""
-
-
-def required_header(request: Request, name: str) -> str:
-    value = request.headers.get(name)
-    if value is None or value == "":
-        raise Refused("MissingRequiredHeader", {"HeaderName": name})
-    return value

@@ -34,9 +34,5 @@ def choose(value: str, *, strict: bool) -> str:
     raise invalid_header("x-ms-version", value)
 
 
-def choose_or_none(value: str | None, *, strict: bool) -> str | None:
-    return None if value is None else choose(value, strict=strict)
-
-
 def missing_version() -> Refused:
     return Refused("MissingRequiredHeader", {"HeaderName": "x-ms-version"})
