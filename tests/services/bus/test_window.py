@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 from etagere.services.bus.credit import CreditQueue, Taker
 from etagere.services.bus.messages import ReceiveMode
 from etagere.services.bus.records import Rest, StoredMessage
-from etagere.services.bus.window import Window, small_messages_max, window_messages_max
+from etagere.services.bus.window import (
+    Window,
+    loaded_messages_max,
+    small_messages_max,
+    window_messages_max,
+)
 
 
 def stored(number, rest=None, size=1):
@@ -136,7 +141,7 @@ def test_of_a_commit_that_does_not_fit_the_rest_is_left_in_the_store():
     idle.loaded([], all_read=True, version=0)
     idle.reported(0, 1000, many, demand=0)
     assert not idle.ready
-    assert idle.wants_load(1000) == window_messages_max
+    assert idle.wants_load(1000) == loaded_messages_max
 
 
 changes = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.booleans()), max_size=60)

@@ -10,26 +10,52 @@ from etagere.services.bus.messages import MessageState
 from etagere.services.bus.window import Row
 
 page_rows: Final = 64
+loaded_rows_at_once: Final = 128
+loaded_bytes_max: Final = 1024 * 1024
+"""After this much the rest of a load is left for the next."""
 peeked_rows_max: Final = 1000
 """How many rows one peek looks at before it answers with what it has."""
 
 
-async def load(tx: ReadTx, log: Log, after: int, limit: int) -> list[Row]:
-    """Active messages behind number `after`, without long rests; fewer than `limit` are all."""
+async def load(tx: ReadTx, log: Log, after: int, limit: int) -> tuple[list[Row], bool]:
+    """Active messages behind number `after`, without long rests; whether these are all.
+
+    They are fewer than `limit` where they are long.
+    """
     begin, end = keys.messages(log.number, after + 1)
-    rows = await tx.scan(log.part, begin, end, limit=limit)
-    return [(keys.number_of(key), records.messages.decode(raw)) for key, raw in rows]
+    decode, number_of = records.messages.decode, keys.number_of
+    loaded: list[Row] = []
+    size = 0
+    while limit > 0:
+        wanted = min(limit, loaded_rows_at_once)
+        rows = await tx.scan(log.part, begin, end, limit=wanted)
+        loaded += [(number_of(key), decode(raw)) for key, raw in rows]
+        if len(rows) < wanted:
+            return loaded, True
+        size += sum([len(raw) for _, raw in rows])
+        if size > loaded_bytes_max:
+            break
+        limit -= wanted
+        begin = rows[-1][0] + b"\0"
+    return loaded, False
 
 
-async def load_session(tx: ReadTx, log: Log, session_id: str, after: int, limit: int) -> list[Row]:
+async def load_session(
+    tx: ReadTx, log: Log, session_id: str, after: int, limit: int
+) -> tuple[list[Row], bool]:
     begin, end = keys.session_messages(log.number, session_id, after + 1)
-    rows: list[Row] = []
-    for key, _ in await tx.scan(log.part, begin, end, limit=limit):
+    loaded: list[Row] = []
+    size = 0
+    found = await tx.scan(log.part, begin, end, limit=limit)
+    for key, _ in found:
+        if size > loaded_bytes_max:
+            break
         number = keys.number_of(key)
         message = await ledger.active(tx, log, number)
         assert message is not None
-        rows.append((number, message))
-    return rows
+        loaded.append((number, message))
+        size += len(message.tail)
+    return loaded, len(loaded) == len(found) < limit
 
 
 async def fetch(tx: ReadTx, log: Log, numbers: Sequence[int]) -> list[Row]:

@@ -345,17 +345,17 @@ class Core:
     async def _load(self, state: LogState, owner: Owner | SessionOwner, request: Load) -> None:
         log, session_id = state.log, request.stream.session_id
 
-        async def body(tx: ReadTx) -> list[Row]:
+        async def body(tx: ReadTx) -> tuple[list[Row], bool]:
             if session_id is None:
                 return await browsing.load(tx, log, request.after, request.limit)
             return await browsing.load_session(tx, log, session_id, request.after, request.limit)
 
         try:
-            rows = await self.engine.read(body)
+            rows, all_read = await self.engine.read(body)
         except StoreError:
             owner.load_failed(request)
             return
-        owner.loaded(request, rows, self.clock.now(), all_read=len(rows) < request.limit)
+        owner.loaded(request, rows, self.clock.now(), all_read=all_read)
         self.settle_effects(state)
 
     async def _fetch(self, state: LogState, owner: Owner | SessionOwner, request: Fetch) -> None:

@@ -16,6 +16,8 @@ from etagere.services.bus.records import StoredMessage
 window_messages_max: Final = 256
 window_messages_min: Final = 32
 fetched_at_once: Final = 16
+loaded_messages_max: Final = 1024
+"""Many at once, so that a window whose log grows as fast as it empties catches up with it."""
 small_messages_max: Final = 4096
 small_messages_bytes: Final = 4 * 1024 * 1024
 """Messages straight from a commit are kept up to this, if there are receivers at all."""
@@ -94,7 +96,7 @@ class Window:
         """How many messages to read after the horizon; 0 for none now."""
         if self.complete or self.loading or demand <= 0:
             return 0
-        size = min(max(demand, window_messages_min), window_messages_max)
+        size = min(max(4 * demand, window_messages_min), loaded_messages_max)
         return size if len(self.ready) <= size // 2 else 0
 
     def loaded(self, rows: Sequence[Row], *, all_read: bool, version: int) -> None:
