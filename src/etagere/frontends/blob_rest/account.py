@@ -60,7 +60,7 @@ async def find_blobs(call: BlobCall) -> Response:
     limit = max_results(request)
     wanted = decode.find_blobs(request, call.target.container or None, limit)
     account = call.account.name
-    page = await call.blobs.read(partial(tags.find_blobs, account=account, wanted=wanted))
+    page = await call.blobs.read(partial(tag_search.find_blobs, account=account, wanted=wanted))
     query = request.query
     asked = (query["where"], query.get("marker", ""), "" if limit is None else str(limit))
     body = encode.tagged_blobs(page, wanted, endpoint=call.endpoint, asked=asked)

@@ -251,8 +251,8 @@ async def restore(call: BlobCall) -> Response:
     if _container_version.fullmatch(version) is None:
         raise Refused("ContainerNotFound")
     generation = int(version, 16)
-    record = await call.blobs.write(
+    await call.blobs.write(
         (where.part, where.account_part),
         partial(containers.restore, where=where, deleted_name=name, generation=generation),
     )
-    return Response(201, validators(record))
+    return Response(201)

@@ -15,7 +15,7 @@ from etagere.kernel.tag_predicate import TagSyntaxError, parse_tag_search
 from etagere.services.blob.block_blobs import Source, Wanted, committed_blocks_max
 from etagere.services.blob.listing import ListBlobs, Position, results_max
 from etagere.services.blob.records import ContentHeaders, PublicAccess
-from etagere.services.blob.tags import FindBlobs
+from etagere.services.blob.tag_search import FindBlobs, Start
 
 block_id_bytes_max: Final = 64
 block_list_bytes_max: Final = 16 * 1024 * 1024
@@ -277,11 +277,11 @@ def find_blobs(request: Request, container: str | None, limit: int | None) -> Fi
     )
 
 
-def _tagged_position(marker: str) -> tuple[str, str]:
+def _tagged_position(marker: str) -> Start:
     if not marker:
-        return "", ""
+        return Start()
     match decode_marker(marker):
-        case (str(container), str(name)):
-            return container, name
+        case (str(container), str(name), int(moment)) if 0 <= moment < 2**64:
+            return Start(container, name, moment)
         case _:
             raise invalid_query("marker", marker)

@@ -42,7 +42,7 @@ from etagere.services.blob.records import (
     Piece,
     PublicAccess,
 )
-from etagere.services.blob.tags import FindBlobs, TaggedPage
+from etagere.services.blob.tag_search import FindBlobs, TaggedPage
 
 type_names: Final = {
     BlobType.BLOCK: "BlockBlob",
