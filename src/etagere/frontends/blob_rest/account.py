@@ -10,7 +10,7 @@ from etagere.frontends.common import user_delegation
 from etagere.frontends.common.headers import max_results
 from etagere.frontends.common.message import Response
 from etagere.kernel.dates import format_http_date
-from etagere.services.blob import tags
+from etagere.services.blob import tag_search
 from etagere.services.common import service_properties
 
 _xml = {"Content-Type": "application/xml"}

@@ -12,6 +12,7 @@ from etagere.frontends.common.headers import decode_base64, digest
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.paging import decode_marker
 from etagere.kernel.tag_predicate import TagSyntaxError, parse_tag_search
+from etagere.services.blob import keys
 from etagere.services.blob.block_blobs import Source, Wanted, committed_blocks_max
 from etagere.services.blob.listing import ListBlobs, Position, results_max
 from etagere.services.blob.records import ContentHeaders, PublicAccess
@@ -281,7 +282,7 @@ def _tagged_position(marker: str) -> Start:
     if not marker:
         return Start()
     match decode_marker(marker):
-        case (str(container), str(name), int(moment)) if 0 <= moment < 2**64:
+        case (str(container), str(name), int(moment)) if 0 <= moment <= keys.current_moment:
             return Start(container, name, moment)
         case _:
             raise invalid_query("marker", marker)

@@ -1,0 +1,304 @@
+"""Find Blobs by Tags, from the index (Azure: 'Find Blobs by Tags').
+
+The index has a row for each tag of each current blob and each version, under (key, value, name,
+moment).  So whatever has one value of a tag comes in order of names, and where several tags are
+compared with `=` the walks over their rows go on together, each seeking to where another stands: it
+costs what the rarest of them costs.  What lies in a range of values comes in no order: a short one
+is gathered and sorted, and walked like the others; where there is neither, blobs are walked by
+their names.
+
+No request looks at many more than `rows_per_request_max` rows, so that none holds up others for
+long; one that has not found a page by then answers with what it has, and where to go on.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from etagere.kernel.tag_predicate import Comparison, TagSearch
+from etagere.kv.contract import Partition, ReadTx
+from etagere.kv.tuples import after
+from etagere.services.blob import keys
+from etagere.services.blob.content import Home, home_of
+from etagere.services.blob.listing import BlobEntry, ListBlobs, Position, list_blobs
+from etagere.services.blob.records import BlobRecord, blobs, containers
+
+rows_per_request_max: Final = 20_000
+gathered_rows_max: Final = 4096
+"""Of a range of values: more are not sorted for one page of results."""
+rare_rows_max: Final = 256
+"""What has no more rows than this is walked without looking for something rarer."""
+_containers_per_scan: Final = 256
+_rows_ahead_min: Final = 16
+_rows_ahead_max: Final = 512
+_names_per_step: Final = 1000
+
+Moment = tuple[str, int]
+"""A blob, and which state of it: `keys.current_moment` or the moment of a version."""
+
+
+class Start(NamedTuple):
+    """Where a page begins."""
+
+    container: str = ""
+    name: str = ""
+    moment: int = 0
+
+
+beginning: Final = Start()
+
+
+@dataclass(frozen=True, slots=True)
+class FindBlobs:
+    search: TagSearch
+    start: Start = beginning
+    limit: int = 5000
+    versions: bool = False
+
+
+class TaggedBlob(NamedTuple):
+    container: str
+    name: str
+    record: BlobRecord
+    current: bool
+
+
+class TaggedPage(NamedTuple):
+    blobs: list[TaggedBlob]
+    next: Start | None
+
+
+class _Budget:
+    """Rows that a request may still look at."""
+
+    def __init__(self) -> None:
+        self._left = rows_per_request_max
+
+    def spend(self, rows: int) -> None:
+        self._left -= rows
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left <= 0
+
+
+class _Cursor(Protocol):
+    """What meets one comparison, in order."""
+
+    async def seek(self, target: Moment) -> Moment | None:
+        """The first that is not before `target`, which is never before an earlier one."""
+        ...
+
+
+class _Rows:
+    """Rows of the index that are in order: those of one value."""
+
+    def __init__(
+        self, tx: ReadTx, part: Partition, end: bytes, key: Callable[[Moment], bytes],
+        budget: _Budget,
+    ) -> None:  # fmt: skip
+        self._tx = tx
+        self._part = part
+        self._end = end
+        self._key = key
+        self._budget = budget
+        self._rows: list[Moment] = []
+        self._ahead = _rows_ahead_min
+        self._done = False
+
+    async def seek(self, target: Moment) -> Moment | None:
+        at = bisect_left(self._rows, target)
+        if at < len(self._rows):
+            return self._rows[at]
+        if self._done:
+            return None
+        rows = await self._tx.scan(self._part, self._key(target), self._end, limit=self._ahead)
+        self._budget.spend(len(rows) + 1)
+        self._done = len(rows) < self._ahead
+        self._rows = [keys.tagged(key) for key, _ in rows]
+        # Whoever takes one row after another is given more of them at a time.
+        self._ahead = min(self._ahead * 2, _rows_ahead_max)
+        return self._rows[0] if rows else None
+
+
+class _Gathered:
+    """A few rows, sorted."""
+
+    def __init__(self, rows: list[Moment]) -> None:
+        self._rows = sorted(rows)
+
+    async def seek(self, target: Moment) -> Moment | None:
+        at = bisect_left(self._rows, target)
+        return self._rows[at] if at < len(self._rows) else None
+
+
+async def find_blobs(tx: ReadTx, account: str, wanted: FindBlobs) -> TaggedPage:
+    """One page of the blobs that match, in order of containers and names."""
+    budget = _Budget()
+    found: list[TaggedBlob] = []
+    begin, end = keys.directory()
+    if wanted.search.container is not None:
+        begin = keys.directory_entry(wanted.search.container)
+        end = after(begin)
+    begin = max(begin, keys.directory_entry(wanted.start.container))
+    part = keys.account_partition(account)
+    while rows := await tx.scan(part, begin, end, limit=_containers_per_scan):
+        for key, _ in rows:
+            name = keys.directory_name(key)
+            is_first = name == wanted.start.container
+            if budget.is_spent and not is_first:
+                return TaggedPage(found, Start(name))
+            budget.spend(1)
+            start = (wanted.start.name, wanted.start.moment) if is_first else ("", 0)
+            page = await _in_container(tx, account, name, wanted, start, found, budget)
+            if page is not None:
+                return page
+        begin = after(rows[-1][0])
+    return TaggedPage(found, None)
+
+
+async def _in_container(
+    tx: ReadTx, account: str, name: str, wanted: FindBlobs, start: Moment,
+    found: list[TaggedBlob], budget: _Budget,
+) -> TaggedPage | None:  # fmt: skip
+    """Add what is found; the page, if it ends here."""
+    part = keys.container_partition(account, name)
+    raw = await tx.get(part, keys.container_record)
+    if raw is None:
+        return None
+    home = home_of(part, containers.decode(raw))
+    cursors = await _cursors(tx, home, wanted.search, start, budget)
+    if not cursors:
+        return await _by_names(tx, part, name, wanted, start, found, budget)
+    at: Moment | None = start
+    while True:
+        at = await _agreed(cursors, at)
+        if at is None:
+            return None
+        if wanted.versions or at[1] == keys.current_moment:
+            blob = await _read(tx, home, name, at)
+            budget.spend(1)
+            if wanted.search.matches(blob.record.tags):
+                if len(found) == wanted.limit:
+                    return TaggedPage(found, Start(name, *at))
+                found.append(blob)
+        at = _next(at)
+        if budget.is_spent:
+            return TaggedPage(found, Start(name, *at))
+
+
+def _next(at: Moment) -> Moment:
+    name, moment = at
+    return (name, moment + 1) if moment < keys.current_moment else (name + "\0", 0)
+
+
+async def _agreed(cursors: list[_Cursor], at: Moment) -> Moment | None:
+    """The first not before `at` that meets every comparison."""
+    while True:
+        standing = at
+        for cursor in cursors:
+            found = await cursor.seek(standing)
+            if found is None:
+                return None
+            standing = found
+        if standing == at:
+            return at
+        at = standing
+
+
+async def _read(tx: ReadTx, home: Home, container: str, at: Moment) -> TaggedBlob:
+    name, moment = at
+    current = moment == keys.current_moment
+    row = (
+        keys.blob(home.generation, name) if current else keys.version(home.generation, name, moment)
+    )
+    raw = await tx.get(home.part, row)
+    assert raw is not None, "the index names only what is there"
+    return TaggedBlob(container, name, blobs.decode(raw), current)
+
+
+async def _cursors(
+    tx: ReadTx, home: Home, search: TagSearch, start: Moment, budget: _Budget
+) -> list[_Cursor]:
+    """Over what meets each comparison, but for those that hardly narrow the search."""
+    found: list[_Cursor] = []
+    ranges: list[Comparison] = []
+    for comparison in search.comparisons:
+        if comparison.operator == "=":
+            found.append(_rows_of(tx, home, comparison, budget))
+        else:
+            ranges.append(comparison)
+    for limit in (rare_rows_max, gathered_rows_max):
+        if found and (not ranges or await _is_rare(tx, home, search, start)):
+            return found
+        for comparison in list(ranges):
+            rows = await tx.scan(home.part, *_range(home, comparison), limit=limit)
+            if len(rows) < limit:
+                ranges.remove(comparison)
+                found.append(_Gathered([keys.tagged(key) for key, _ in rows]))
+    return found
+
+
+def _rows_of(tx: ReadTx, home: Home, comparison: Comparison, budget: _Budget) -> _Rows:
+    key, value = comparison.name, comparison.value
+
+    def row(at: Moment) -> bytes:
+        return keys.tag(home.generation, key, value, *at)
+
+    _, end = keys.tags_of_value(home.generation, key, value)
+    return _Rows(tx, home.part, end, row, budget)
+
+
+async def _is_rare(tx: ReadTx, home: Home, search: TagSearch, start: Moment) -> bool:
+    """Whether some value has few rows left."""
+    for comparison in search.comparisons:
+        if comparison.operator == "=":
+            key, value = comparison.name, comparison.value
+            begin = keys.tag(home.generation, key, value, *start)
+            _, end = keys.tags_of_value(home.generation, key, value)
+            if len(await tx.scan(home.part, begin, end, limit=rare_rows_max)) < rare_rows_max:
+                return True
+    return False
+
+
+async def _by_names(
+    tx: ReadTx, part: Partition, container: str, wanted: FindBlobs, start: Moment,
+    found: list[TaggedBlob], budget: _Budget,
+) -> TaggedPage | None:  # fmt: skip
+    """Look at every blob, one after another."""
+    at = Position(*start)
+    while True:
+        walk = ListBlobs(start=at, limit=_names_per_step, versions=wanted.versions)
+        page = await list_blobs(tx, part, walk)
+        budget.spend(len(page.entries))
+        for entry in page.entries:
+            assert isinstance(entry, BlobEntry), "nothing else was asked for"
+            record = entry.record
+            if wanted.search.matches(record.tags):
+                if len(found) == wanted.limit:
+                    moment = keys.current_moment if entry.current else record.version
+                    return TaggedPage(found, Start(container, entry.name, moment))
+                found.append(TaggedBlob(container, entry.name, record, entry.current))
+        if page.next is None:
+            return None
+        at = page.next
+        if budget.is_spent:
+            return TaggedPage(found, Start(container, *at))
+
+
+def _range(home: Home, comparison: Comparison) -> keys.Range:
+    """Where the index has what meets a comparison with a range of values."""
+    key, value = comparison.name, comparison.value
+    low, high = keys.tags_of_key(home.generation, key)
+    at, past = keys.tags_of_value(home.generation, key, value)
+    match comparison.operator:
+        case ">":
+            return past, high
+        case ">=":
+            return at, high
+        case "<":
+            return low, at
+        case _:
+            assert comparison.operator == "<="
+            return low, past
