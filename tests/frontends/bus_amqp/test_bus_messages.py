@@ -256,6 +256,62 @@ def test_bad_messages(payload: bytes) -> None:
         read(payload)
 
 
+def _map(*items: bytes) -> bytes:
+    """Application properties out of encoded names and values."""
+    content = bytes([len(items)]) + b"".join(items)
+    return b"\x00\x53\x74\xc1" + bytes([len(content)]) + content
+
+
+def _list(*fields: bytes) -> bytes:
+    content = bytes([len(fields)]) + b"".join(fields)
+    return b"\x00\x53\x73\xc0" + bytes([len(content)]) + content
+
+
+_name, _no_text, _no_symbol = b"\xa1\x01n", b"\xa1\x02\xff\xfe", b"\xa3\x01\xe9"
+
+
+@pytest.mark.parametrize("behind", [b"", section(0x72, {Symbol("mine"): 1})])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        _list(_no_text),
+        _list(_name, b"\x40", b"\x40", _no_text),
+        _list(b"\x40", b"\x40", b"\x40", b"\x40", b"\x40", b"\x40", _no_symbol),
+        _list(_name, b"\x40", b"\x82" + bytes(8)),
+        _list(b"\x45"),
+        _list(*[b"\x40"] * 14),
+        _map(_name, _no_text),
+        _map(_name, _no_symbol),
+        _map(_no_text, _name),
+        _map(b"\x54\x01", _name),
+        _map(b"\x40", _name),
+        _map(_name, b"\x56\x02"),
+        _map(_name, b"\x73\xff\xff\xff\xff"),
+        _map(_name, b"\xb1\x00\x00\x00\x02\xff\xfe"),
+    ],
+)
+def test_what_nobody_could_read_later_is_refused(behind: bytes, sections: bytes) -> None:
+    """Filters, forwarding and dead-lettering read these; a message kept would stop all three."""
+    for payload in (behind + sections + tail[-7:], behind + sections):
+        with pytest.raises((DecodeFault, Refused)) as refused:
+            read(payload)
+        assert isinstance(refused.value, DecodeFault) or refused.value.code == "amqp:decode-error"
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        _list(b"\xa1\x02" + "ş".encode()),
+        _map(b"\xa1\x02" + "ş".encode(), b"\xb1\x00\x00\x00\x02" + "ş".encode()),
+        _map(_name, b"\x73\x00\x01\xf6\x00"),
+        _map(_name, b"\x82" + bytes(8)),
+        _map(_name, b"\xa0\x02\xff\xfe"),
+    ],
+)
+def test_what_is_unusual_and_good_is_kept_as_it_is(sections: bytes) -> None:
+    assert read(sections + section(0x75, b"x")).tail.endswith(sections[4:] + section(0x75, b"x"))
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes(payload: bytes) -> None:
     for message_format in (0, batch_format):

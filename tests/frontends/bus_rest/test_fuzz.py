@@ -80,10 +80,14 @@ _header_texts = st.one_of(
         ["{", "[" * 5000, '{"a":' * 5000, "NaN", "{}", '{"TimeToLive":NaN}', "9" * 5000]
     ),
 )
+_endless = "9" * 400
 
 
 @settings(max_examples=400)
 @given(_header_texts)
+@example(f'{{"TimeToLive":{_endless}}}')
+@example(f'{{"TimeToLive":-{_endless}}}')
+@example(f'{{"TimeToLiveTimeSpan":"{_endless}.00:00:01"}}')
 def test_broker_properties(text: str):
     with suppress(Refused):
         found = read_broker_properties(text)

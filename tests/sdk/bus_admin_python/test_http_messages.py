@@ -12,8 +12,10 @@ from urllib.parse import quote_plus, urlsplit
 import pytest
 
 from etagere.auth.bus_sas import SasRule
+from etagere.protocols.amqp.sections import section
 from etagere.services.bus.descriptions import QueueDescription, TopicDescription
 from etagere.services.bus.descriptions import SubscriptionDescription as Subscription
+from etagere.services.bus.messages import Message
 from etagere.services.bus.sections import AmqpSections
 
 from .conftest import Namespace, listener, root
@@ -142,6 +144,32 @@ def test_what_is_refused(call: Caller, namespace: Namespace) -> None:
     assert call("DELETE", "/orders/messages/1/nonsense").status == 400
     assert call("PATCH", "/orders/messages").status == 405
     assert Caller(namespace, listener)("POST", "/orders/messages", "x").status == 401
+
+
+def test_what_amqp_says_cannot_change_how_http_is_read(call: Caller, namespace: Namespace) -> None:
+    """A property may have any name over AMQP, and a body any value."""
+
+    def sent(application: dict[str, object], body: bytes) -> None:
+        tail = section(0x74, application) + body
+        message = Message(tail, len(tail))
+        namespace.run(lambda: namespace.broker.send("orders", [message]))
+
+    names = (
+        "Transfer-Encoding", "content-length", "BrokerProperties", "Connection", "Location",
+        "Set-Cookie", "Content-Type", "a b", "", "x:y", "é",
+    )  # fmt: skip
+    sent(dict.fromkeys(names, "chunked") | {"mine": "a\r\nInjected: yes"}, section(0x75, b"body"))
+    got = call("DELETE", "/orders/messages/head?timeout=5")
+    assert (got.status, got.content) == (200, b"body")
+    assert got.getheader("mine") == '"a  Injected: yes"'
+    assert got.getheader("Injected") is None
+    assert json.loads(got.getheader("BrokerProperties"))["SequenceNumber"] == 1
+    assert got.getheader("Content-Type").startswith("application/atom+xml")
+    assert all(got.getheader(name) is None for name in ("Transfer-Encoding", "Set-Cookie"))
+    # No Unicode: it is given as it came rather than lost.
+    sent({}, b"\x00\x53\x77\xa1\x02\xff\xfe")
+    got = call("DELETE", "/orders/messages/head?timeout=5")
+    assert (got.status, got.content) == (200, b"\xa1\x02\xff\xfe")
 
 
 # ---- what administration clients show beside their token

@@ -37,6 +37,7 @@ from etagere.protocols.amqp.usual_message import is_usual_tail
 from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
 from etagere.services.bus.deliveries import LockedRun, delivery_of
 from etagere.services.bus.messages import Delivery, Message
+from etagere.services.bus.sections import AmqpSections
 
 batch_format: Final = 0x80013700
 batch_members_max: Final = 100_000
@@ -71,6 +72,7 @@ _broker_s_own: Final = frozenset(
 
 DrawId = Callable[[], str]
 
+_sections: Final = AmqpSections()
 _usual_header: Final = b"\x00\x53\x70\xc0"
 _headers_kept: Final = 1_024
 _headers: Final[dict[bytes, Header]] = {}
@@ -95,6 +97,7 @@ def read_message(payload: bytes, draw_id: DrawId) -> Message:
         return Message(tail, len(payload), payload[:tail_at], ttl_ms=ttl)
     sections = split(payload)
     tail = sections.tail
+    _check_values(tail)
     # The usual form of a message id: text in a list with a length of one byte.
     if tail[:4] != b"\x00\x53\x73\xc0" or tail[6:7] != b"\xa1":
         tail = with_message_id(tail, draw_id)
@@ -119,6 +122,12 @@ def read_message(payload: bytes, draw_id: DrawId) -> Message:
                 section(delivery_annotations_code, annotations) if annotations else b""
             )
     return message
+
+
+def _check_values(tail: bytes) -> None:
+    """What the broker will have to read of the message later can be read."""
+    _sections.properties(tail)
+    _sections.application_properties(tail)
 
 
 def read_messages(message_format: int, payload: bytes, draw_id: DrawId) -> list[Message]:

@@ -97,12 +97,20 @@ def body_of(tail: bytes) -> bytes:
             if code == data_code:
                 found.append(data_of(tail, content, stop))
             elif code == value_code:
-                value, _ = decode(tail, content, stop)
-                found.append(_value_bytes(value))
+                found.append(_value_of(tail, content, stop))
             at = stop
     except DecodeFault:
         raise Refused(errors.decode_error, message="The message's body cannot be read.") from None
     return b"".join(found)
+
+
+def _value_of(tail: bytes, content: int, stop: int) -> bytes:
+    """What AMQP's receivers are left to make sense of is given as it came."""
+    try:
+        value, _ = decode(tail, content, stop)
+    except DecodeFault:
+        return tail[content:stop]
+    return _value_bytes(value)
 
 
 def _value_bytes(value: object) -> bytes:

@@ -3,6 +3,7 @@ headers and properties')."""
 
 import json
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from etagere.base.clock import Timestamp, ticks_per_millisecond
@@ -37,6 +38,21 @@ _standard_headers: Final = frozenset(
     servicebusauthorization servicebussupplementaryauthorization
     """.split()
 )
+_reply_headers: Final = frozenset(
+    "location proxy-authenticate retry-after server set-cookie www-authenticate".split()
+)
+
+
+def may_be_header(name: str) -> bool:
+    """Whether a property may be shown as a header: none may say how the reply is to be read."""
+    if not name.isascii() or not name:
+        return False
+    folded = name.lower()
+    return (
+        all(char.isalnum() or char in "!#$%&'*+-.^_`|~" for char in name)
+        and folded not in _standard_headers
+        and folded not in _reply_headers
+    )
 
 
 class BrokerProperties:
@@ -101,6 +117,8 @@ def _milliseconds(key: str, value: object) -> int | None:
         seconds = float(value) if not isinstance(value, bool) else None  # type: ignore[arg-type]  # ValueError says so
     except (TypeError, ValueError):
         seconds = None
+    except OverflowError:  # an integer that no float can hold
+        seconds = inf if value > 0 else None  # type: ignore[operator]  # it is an integer
     if seconds is None or not seconds > 0:
         raise _invalid(f"{key} is not a number of seconds.")
     return _bounded(seconds)
@@ -122,7 +140,7 @@ def _time_span(key: str, text: str) -> int | None:
     try:
         hours, minutes, seconds = int(parts[0]), int(parts[1]), float(parts[2])
         total = ((int(days) if dot else 0) * 24 + hours) * 3600 + minutes * 60 + seconds
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, OverflowError):
         raise _invalid(f"{key} is not a time span.") from None
     if not total > 0:
         raise _invalid(f"{key} is not above zero.")

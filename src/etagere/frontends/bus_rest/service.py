@@ -17,6 +17,7 @@ from etagere.frontends.bus_rest.properties import (
     BrokerProperties,
     from_mapping,
     lock_token,
+    may_be_header,
     read_broker_properties,
     read_custom,
     read_lock_token,
@@ -196,7 +197,7 @@ class BusRest:
         headers = {"BrokerProperties": write_broker_properties(delivery, properties)}
         for name, value in self._codec.application_properties(delivery.tail).items():
             text = write_value(value)
-            if text is not None and _is_header(name):
+            if text is not None and may_be_header(name):
                 headers[name] = text
         headers["Content-Type"] = properties.content_type or default_type
         return Response(status, headers, body_of(delivery.tail))
@@ -220,9 +221,3 @@ class BusRest:
     async def _renew(self, _request: Request, place: Place) -> Response:
         await self._broker.renew_locks(place.entity, [self._token(place)])
         return Response(200)
-
-
-def _is_header(name: str) -> bool:
-    return (
-        bool(name) and name.isascii() and all(c.isalnum() or c in "!#$%&'*+-.^_`|~" for c in name)
-    )

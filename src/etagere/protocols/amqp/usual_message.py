@@ -8,13 +8,21 @@ against the other.
 import struct
 from typing import Final
 
-from etagere.protocols.amqp.decoding import flat_widths, read_u32
+from etagere.protocols.amqp.decoding import decode, flat_widths, read_u32
+from etagere.protocols.amqp.errors import DecodeFault
 
 _properties: Final = b"\x00\x53\x73\xc0"
 _application_short: Final = b"\x00\x53\x74\xc1"
 _application_long: Final = b"\x00\x53\x74\xd1"
 _data_short: Final = b"\x00\x53\x75\xa0"
 _data_long: Final = b"\x00\x53\x75\xb0"
+_properties_most: Final = 13
+_texts: Final = frozenset((0xA1, 0xB1))
+_binaries: Final = frozenset((0xA0, 0xB0))
+_in_doubt: Final = frozenset((0x56, 0x73))
+"""A boolean with a byte of its own, and a character: not every byte is one."""
+_no_property: Final = _in_doubt | frozenset((0x45, 0x72, 0x74, 0x82, 0x84, 0x94))
+"""No property is a list or a fraction either."""
 
 
 def is_usual_tail(payload: bytes, at: int) -> bool:
@@ -28,55 +36,86 @@ def is_usual_tail(payload: bytes, at: int) -> bool:
             stop = at + 5 + payload[at + 4]
             fields = at + 6
             count = payload[at + 5]
+            if count > _properties_most:
+                return False
             if count and payload[fields] == 0xA1:  # mostly a message id, and little else
-                fields += 2 + payload[fields + 1]
+                text = fields + 2
+                fields = text + payload[fields + 1]
+                str(payload[text:fields], "utf-8")
                 count -= 1
             if (
                 stop - fields != count or payload.count(b"\x40", fields, stop) != count
-            ) and not _is_flat(payload, fields, stop, count):
+            ) and not _are_properties(payload, fields, stop, count):
                 return False
             at = stop
         if payload.startswith(_application_short, at):
             stop = at + 5 + payload[at + 4]
             count = payload[at + 5]
-            if count & 1 or not _is_flat(payload, at + 6, stop, count):
+            if count & 1 or not _is_flat_map(payload, at + 6, stop, count):
                 return False
             at = stop
         elif payload.startswith(_application_long, at):
             stop = at + 8 + read_u32(payload, at + 4)[0]
             count = read_u32(payload, at + 8)[0]
-            if count & 1 or not _is_flat(payload, at + 12, stop, count):
+            if count & 1 or not _is_flat_map(payload, at + 12, stop, count):
                 return False
             at = stop
         if payload.startswith(_data_long, at):
             at += 8 + read_u32(payload, at + 4)[0]
         elif payload.startswith(_data_short, at):
             at += 5 + payload[at + 4]
-    except (IndexError, struct.error):
+    except (IndexError, struct.error, UnicodeDecodeError, DecodeFault):
         return False
     return at == len(payload) and at > tail_at
 
 
-def _is_flat(payload: bytes, at: int, stop: int, count: int) -> bool:
-    """Whether exactly `count` scalars lie between `at` and `stop`."""
-    widths = flat_widths
+def _are_properties(payload: bytes, at: int, stop: int, count: int) -> bool:
+    """Whether exactly `count` scalars, such as properties are, lie between `at` and `stop`."""
     while count > 0:
+        code = payload[at]
         # Most fields of the properties are null, and most of those come last.
-        if payload[at] == 0x40:
+        if code == 0x40:
             if stop - at == count and payload.count(b"\x40", at, stop) == count:
                 return True
             at += 1
+        elif code in _no_property:
+            return False
         else:
-            width = widths[payload[at]]
-            if width >= 0:
-                at += 1 + width
-            elif width == -1:
-                at += 2 + payload[at + 1]
-            elif width == -4:
-                at += 5 + read_u32(payload, at + 1)[0]
-            else:
-                return False
+            at = _behind_scalar(payload, at, stop)
         count -= 1
         if at > stop:
             return False
     return at == stop
+
+
+def _is_flat_map(payload: bytes, at: int, stop: int, count: int) -> bool:
+    """Whether exactly `count` names and scalars in turns lie between `at` and `stop`."""
+    while count > 0:
+        if not count & 1 and payload[at] not in _texts:
+            return False
+        at = _behind_scalar(payload, at, stop)
+        count -= 1
+        if at > stop:
+            return False
+    return at == stop
+
+
+def _behind_scalar(payload: bytes, at: int, stop: int) -> int:
+    """Where the value at `at` ends; raises if it is not a scalar, or not a good one."""
+    code = payload[at]
+    width = flat_widths[code]
+    if width >= 0:
+        if code in _in_doubt:
+            decode(payload, at, stop)
+        return at + 1 + width
+    if width == -1:
+        text = at + 2
+        end = text + payload[at + 1]
+    elif width == -4:
+        text = at + 5
+        end = text + read_u32(payload, at + 1)[0]
+    else:
+        raise DecodeFault("A value is not a scalar.")
+    if end <= stop and code not in _binaries:
+        str(payload[text:end], "utf-8" if code in _texts else "ascii")
+    return end

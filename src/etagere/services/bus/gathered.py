@@ -12,6 +12,7 @@ import msgspec
 from etagere.kv.contract import Partition
 from etagere.services.bus import errors
 from etagere.services.bus.deposit import begin_life
+from etagere.services.bus.descriptions import forever
 from etagere.services.bus.ledger import Ledger, Log, Opened
 from etagere.services.bus.locks import Lock
 from etagere.services.bus.messages import Message
@@ -45,29 +46,40 @@ class Sent(msgspec.Struct, frozen=True):
 Completed = tuple[Lock, Any, Answer | None]
 
 
-def store_plain(ledger: Ledger, opened: Opened, target: Target, message: Message) -> int:
-    """One row, and nothing of the message is looked at; its number."""
-    scheduled_at = message.scheduled_at
-    stored = StoredMessage(
-        message.tail,
-        message.header,
-        message.delivery_annotations,
-        message.annotations,
-        message.size,
-        ledger.now,
-        0,
-        0,
-        0,
-        None,
-        message.ttl_ms,
-        message.partition_key,
-        scheduled_at or 0,
-        dead_letter_source=message.dead_letter_source,
-    )
-    if scheduled_at is not None and scheduled_at > ledger.now:
-        return ledger.schedule(opened.log, stored)
-    begin_life(stored, ledger.now, target.description)
-    return ledger.append_plain(opened, stored)
+def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[Message]) -> None:
+    """One row for each, and nothing of the message is looked at."""
+    now, description = ledger.now, target.description
+    immortal = description.default_ttl >= forever
+    run: list[StoredMessage] = []
+    for message in messages:
+        scheduled_at = message.scheduled_at
+        stored = StoredMessage(
+            message.tail,
+            message.header,
+            message.delivery_annotations,
+            message.annotations,
+            message.size,
+            now,
+            0,
+            0,
+            0,
+            None,
+            message.ttl_ms,
+            message.partition_key,
+            scheduled_at or 0,
+            0,
+            0,
+            message.dead_letter_source,
+        )
+        if scheduled_at is not None and scheduled_at > now:
+            ledger.append_run(opened, run)
+            run = []
+            ledger.schedule(opened.log, stored)
+            continue
+        if not immortal or message.ttl_ms is not None:
+            begin_life(stored, now, description)
+        run.append(stored)
+    ledger.append_run(opened, run)
 
 
 class Sends:
@@ -127,9 +139,9 @@ class Sends:
         opened = ledger.opened(target.log) or await ledger.open(target.log)
         if opened is None:
             raise errors.entity_not_found(target.path)
-        for item in self.items:
-            for message in item.messages:
-                store_plain(ledger, opened, target, message)
+        store_plain(
+            ledger, opened, target, [message for item in self.items for message in item.messages]
+        )
 
 
 class Completions:
@@ -168,7 +180,6 @@ class Completions:
         opened = ledger.opened(log) or await ledger.open(log)
         if opened is None:
             return False
-        for lock, _, _ in self.items:
-            held = lock.held
-            ledger.erase_plain(opened, held.number, held.size, held.expires_at)
+        held = [lock.held for lock, _, _ in self.items]
+        ledger.erase_run(opened, [(one.number, one.size, one.expires_at) for one in held])
         return True

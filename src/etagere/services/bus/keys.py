@@ -36,7 +36,7 @@ and as log `descriptions` the topic's subscriptions and their rules:
     R  (subscription number, name folded)  RuleDescription
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final
 
@@ -123,6 +123,15 @@ def counters(log: int) -> bytes:
 
 def message(log: int, number: int) -> bytes:
     return _row(log, b"m", number)
+
+
+def message_run(log: int, first: int, count: int) -> list[bytes]:
+    """Active messages with these numbers, one after the other."""
+    return [_row(log, b"m", number) for number in range(first, first + count)]
+
+
+def each_message(log: int, numbers: Iterable[int]) -> list[bytes]:
+    return [_row(log, b"m", number) for number in numbers]
 
 
 def messages(log: int, first: int, last: int | None = None) -> Range:

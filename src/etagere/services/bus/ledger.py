@@ -4,6 +4,7 @@ Every change of a log's rows keeps its counters and indexes with it, so that not
 counted or sorted.  Counters are read once per transaction and written once at its end.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -126,6 +127,33 @@ class Ledger:
         self._put_active(opened, number, message)
         return number
 
+    def append_run(self, opened: Opened, messages: Sequence[StoredMessage]) -> None:
+        """`append_plain` for each."""
+        if not messages:
+            return
+        if any(len(one.tail) > inline_bytes_max or one.rest is not None for one in messages):
+            for message in messages:
+                self.append_plain(opened, message)
+            return
+        opened.dirty = True
+        log, counters = opened.log, opened.counters
+        count, first = len(messages), counters.last_number + 1
+        counters.last_number += count
+        counters.active += count
+        counters.bytes += sum([one.size for one in messages])
+        numbered = list(enumerate(messages, first))
+        rows = keys.message_run(log.number, first, count)
+        encoded = records.messages.encode_each(messages)
+        self.tx.put_all(log.part, dict(zip(rows, encoded, strict=True)))
+        expiring = [(one.expires_at, number) for number, one in numbered if one.expires_at]
+        if expiring:
+            counters.expiring += len(expiring)
+            expiries = {keys.expiry(log.number, time, number): b"" for time, number in expiring}
+            self.tx.put_all(log.part, expiries)
+            earliest = min(expiring)[0]
+            opened.earliest_expiry = min(opened.earliest_expiry or earliest, earliest)
+        opened.appended += numbered
+
     def put_active(self, log: Log, number: int, message: StoredMessage) -> None:
         opened = self._opened[log]
         opened.dirty = True
@@ -174,6 +202,19 @@ class Ledger:
         if expires_at:
             counters.expiring -= 1
             self.tx.delete(log.part, keys.expiry(log.number, expires_at, number))
+
+    def erase_run(self, opened: Opened, rows: Sequence[tuple[int, int, int]]) -> None:
+        """`erase_plain` for each (number, size, expiry)."""
+        opened.dirty = True
+        log, counters = opened.log, opened.counters
+        counters.active -= len(rows)
+        counters.bytes -= sum([size for _, size, _ in rows])
+        gone = keys.each_message(log.number, [number for number, _, _ in rows])
+        self.tx.delete_all(log.part, gone)
+        expiring = [keys.expiry(log.number, time, number) for number, _, time in rows if time]
+        if expiring:
+            counters.expiring -= len(expiring)
+            self.tx.delete_all(log.part, expiring)
 
     async def take_active(self, log: Log, number: int, message: StoredMessage) -> None:
         """Take an active message out of its log; its rest stays for whoever gets it next."""
