@@ -113,12 +113,13 @@ class _Rows:
             return self._rows[at]
         if self._done:
             return None
+        # Whoever takes one row after another is given more of them at a time.
+        goes_on = bool(self._rows) and target == _next(self._rows[-1])
+        self._ahead = min(self._ahead * 2, _rows_ahead_max) if goes_on else _rows_ahead_min
         rows = await self._tx.scan(self._part, self._key(target), self._end, limit=self._ahead)
         self._budget.spend(len(rows) + 1)
         self._done = len(rows) < self._ahead
         self._rows = [keys.tagged(key) for key, _ in rows]
-        # Whoever takes one row after another is given more of them at a time.
-        self._ahead = min(self._ahead * 2, _rows_ahead_max)
         return self._rows[0] if rows else None
 
 
@@ -171,11 +172,8 @@ async def _in_container(
     cursors = await _cursors(tx, home, wanted.search, start, budget)
     if not cursors:
         return await _by_names(tx, part, name, wanted, start, found, budget)
-    at: Moment | None = start
-    while True:
-        at = await _agreed(cursors, at)
-        if at is None:
-            return None
+    begin = start
+    while (at := await _agreed(cursors, begin)) is not None:
         if wanted.versions or at[1] == keys.current_moment:
             blob = await _read(tx, home, name, at)
             budget.spend(1)
@@ -183,9 +181,10 @@ async def _in_container(
                 if len(found) == wanted.limit:
                     return TaggedPage(found, Start(name, *at))
                 found.append(blob)
-        at = _next(at)
+        begin = _next(at)
         if budget.is_spent:
-            return TaggedPage(found, Start(name, *at))
+            return TaggedPage(found, Start(name, *begin))
+    return None
 
 
 def _next(at: Moment) -> Moment:
@@ -284,7 +283,7 @@ async def _by_names(
             return None
         at = page.next
         if budget.is_spent:
-            return TaggedPage(found, Start(container, *at))
+            return TaggedPage(found, Start(container, at.name, at.moment))
 
 
 def _range(home: Home, comparison: Comparison) -> keys.Range:
