@@ -52,9 +52,15 @@ class MovedClock:
     def __init__(self) -> None:
         self._real = RealClock()
         self._added = 0
+        self._frozen: Timestamp | None = None
 
     def now(self) -> Timestamp:
-        return Timestamp(self._real.now() + self._added)
+        real = self._real.now() if self._frozen is None else self._frozen
+        return Timestamp(real + self._added)
+
+    def freeze(self) -> None:
+        """From here on only tests move it."""
+        self._frozen = self._real.now()
 
     def advance(self, seconds: float) -> None:
         self._added += round(seconds * ticks_per_second)

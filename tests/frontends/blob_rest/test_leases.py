@@ -70,6 +70,11 @@ def uses(kind: str) -> dict[str, tuple[str, str, str, str, str]]:
     }
 
 
+others = {how.replace("read", "other"): cells for how, cells in uses("Container").items()
+          if how.startswith("read")}  # fmt: skip
+"""Of a container, every operation but its deletion is like a read: it wants no id."""
+
+
 class Leased:
     """A blob or a container, and the lease operations on it."""
 
@@ -197,10 +202,185 @@ def test_use_under_a_lease(leased: Leased, how: str, state: str) -> None:
         assert leased.state() == state
         return
     assert reply.status < 300, reply.text
-    if leased.kind == "Blob":
+    if leased.kind == "Blob" or how.startswith("read"):
         # A write forgets a lease that has ended; one in force survives being overwritten.
         ended = how == "write" and state in ("broken", "expired")
         assert leased.state() == ("available" if ended else state)
+
+
+@pytest.mark.parametrize("state", states)
+@pytest.mark.parametrize("how", others)
+def test_other_operations_on_a_leased_container(
+    server: Server, raw: RawClient, how: str, state: str
+) -> None:
+    leased = Leased(server, raw, "Container")
+    leased.bring_to(state)
+    expected = others[how][states.index(state)]
+    headers = {"x-ms-lease-id": {"A": A, "B": B}[how[6:]]} if how != "other" else {}
+    reply = raw("PUT", "/leased", headers=headers, restype="container", comp="metadata")
+    if expected == "ok":
+        assert reply.status == 200, reply.text
+    else:
+        assert f"{reply.status} {reply.code}" == expected
+    assert leased.state() == state
+    listed = raw("GET", "/", comp="list").text
+    assert f"<LeaseState>{state}</LeaseState>" in listed
+
+
+def test_after_a_write_an_ended_lease_is_unknown(server: Server, raw: RawClient) -> None:
+    leased = Leased(server, raw, "Blob")
+    leased.bring_to("expired")
+    assert raw.put_blob(leased.path, b"other").status == 201
+    for action in ("renew A", "release A"):
+        reply = leased.act(action)
+        assert (reply.status, reply.code) == (409, "LeaseIdMismatchWithLeaseOperation")
+
+
+def test_a_container_s_lease_is_renewed_after_expiry_unless_another_came(
+    server: Server, raw: RawClient
+) -> None:
+    leased = Leased(server, raw, "Container")
+    leased.bring_to("expired")
+    assert raw("PUT", "/leased", restype="container", comp="metadata").status == 200
+    assert raw.put_blob("/leased/b").status == 201
+    assert leased.act("renew A").status == 200
+    server.clock.advance(30)
+    assert leased.acquire(B).status == 201
+    server.clock.advance(30)
+    assert leased.state() == "expired"
+    assert leased.act("renew A").code == "LeaseIdMismatchWithLeaseOperation"
+
+
+def test_a_blob_s_lease_is_not_renewed_after_another_came(server: Server, raw: RawClient) -> None:
+    leased = Leased(server, raw, "Blob")
+    leased.bring_to("expired")
+    assert leased.acquire(B).status == 201
+    server.clock.advance(30)
+    assert leased.act("renew A").code == "LeaseIdMismatchWithLeaseOperation"
+    assert leased.act("renew B").status == 200
+
+
+@pytest.mark.parametrize(
+    ("seconds", "period", "after", "left", "state"),
+    [
+        (30, None, 10, 20, "breaking"),  # without a period, what remains of a fixed lease
+        (30, 60, 10, 20, "breaking"),  # a period longer than what remains is that long
+        (30, 5, 10, 5, "breaking"),
+        (30, 0, 10, 0, "broken"),
+        (-1, None, 10, 0, "broken"),
+        (-1, 60, 10, 60, "breaking"),
+        (-1, 5, 10, 5, "breaking"),
+    ],
+)
+def test_how_long_a_break_takes(
+    leased: Leased, seconds: int, period: int | None, after: int, left: int, state: str
+) -> None:
+    clock = leased.server.clock
+    clock.freeze()
+    assert leased.acquire(A, seconds).status == 201
+    clock.advance(after)
+    headers = {} if period is None else {"lease_break_period": str(period)}
+    reply = leased.lease("break", **headers)
+    assert (reply.status, reply.headers["x-ms-lease-time"]) == (202, str(left))
+    assert leased.state() == state
+    if state == "breaking":
+        clock.advance(left - 1)
+        # A second break does not put it off, but may bring it nearer.
+        assert leased.lease("break", lease_break_period="60").headers["x-ms-lease-time"] == "1"
+        assert leased.state() == "breaking"
+        clock.advance(1)
+    assert leased.state() == "broken"
+    clock.advance(10_000)
+    assert leased.state() == "broken"
+
+
+def test_a_second_break_may_shorten_the_first(leased: Leased) -> None:
+    leased.server.clock.freeze()
+    assert leased.acquire(A, -1).status == 201
+    assert leased.lease("break", lease_break_period="60").headers["x-ms-lease-time"] == "60"
+    assert leased.lease("break", lease_break_period="7").headers["x-ms-lease-time"] == "7"
+    assert leased.lease("break").headers["x-ms-lease-time"] == "7"
+    leased.server.clock.advance(7)
+    assert leased.state() == "broken"
+
+
+def test_acquiring_one_s_own_lease_anew_restarts_the_clock(leased: Leased) -> None:
+    clock = leased.server.clock
+    clock.freeze()
+    leased.acquire(A, 15)
+    clock.advance(14)
+    assert leased.acquire(A, 60).status == 201
+    clock.advance(59)
+    assert leased.state() == "leased"
+    clock.advance(1)
+    assert leased.state() == "expired"
+    assert leased.acquire(A, -1).status == 201
+    assert leased.head().headers["x-ms-lease-duration"] == "infinite"
+
+
+def test_a_change_leaves_the_clock_alone(leased: Leased) -> None:
+    clock = leased.server.clock
+    clock.freeze()
+    leased.acquire(A, 30)
+    clock.advance(20)
+    assert leased.act("change A B").status == 200
+    clock.advance(9)
+    assert leased.state() == "leased"
+    assert leased.head().headers["x-ms-lease-duration"] == "fixed"
+    clock.advance(1)
+    assert leased.state() == "expired"
+    assert "x-ms-lease-duration" not in leased.head().headers
+
+
+def test_lease_actions_have_no_subject_but_the_blob_itself(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    acquire = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    reply = raw("PUT", f"{container}/none", headers=acquire, comp="lease")
+    assert (reply.status, reply.code) == (404, "BlobNotFound")
+    raw("PUT", f"{container}/staged", b"x", comp="block", blockid="AAAA")
+    reply = raw("PUT", f"{container}/staged", headers=acquire, comp="lease")
+    assert (reply.status, reply.code) == (404, "BlobNotFound")
+    reply = raw("PUT", "/none", headers=acquire, restype="container", comp="lease")
+    assert (reply.status, reply.code) == (404, "ContainerNotFound")
+
+
+def test_a_lease_survives_its_holder_s_writes_and_not_its_deletion(
+    server: Server, raw: RawClient
+) -> None:
+    leased = Leased(server, raw, "Blob")
+    leased.bring_to("leased")
+    held = {"x-ms-lease-id": A}
+    source = {"x-ms-copy-source": f"{server.url}/leased/other?{raw.sas}"}
+    raw.put_blob("/leased/other", b"x")
+    leased.acquire(A, -1)
+    for reply in (
+        raw.put_blob(leased.path, b"x", **held),
+        raw("PUT", leased.path, "<BlockList/>", held, comp="blocklist"),
+        raw("PUT", leased.path, headers={**held, **source}),
+    ):
+        assert reply.status < 300, reply.text
+        assert leased.state() == "leased"
+    taken = raw("PUT", leased.path, headers=held, comp="snapshot").headers["x-ms-snapshot"]
+    assert "x-ms-lease-state" not in raw("HEAD", leased.path, snapshot=taken).headers
+    assert raw("DELETE", leased.path, snapshot=taken).status == 202
+    raw("PUT", leased.path, comp="snapshot")
+    everything = {"x-ms-delete-snapshots": "include"}
+    assert raw("DELETE", leased.path, headers=everything).code == "LeaseIdMissing"
+    assert raw("DELETE", leased.path, headers={**everything, **held}).status == 202
+    assert raw.put_blob(leased.path).status == 201
+    assert leased.state() == "available"
+
+
+def test_older_versions_ignore_an_id_for_what_is_not_there(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    older = RawClient(server.port, version="2012-02-12")
+    held = {"x-ms-lease-id": A}
+    assert older.put_blob(f"{container}/a", b"x", **held).status == 201
+    assert older("PUT", f"{container}/b", b"x", held, comp="block", blockid="AAAA").status == 201
+    assert older("PUT", f"{container}/c", "<BlockList/>", held, comp="blocklist").status == 201
+    older.close()
 
 
 def test_a_written_blob_is_not_renewed_after_expiry(server: Server, raw: RawClient) -> None:

@@ -122,8 +122,8 @@ async def stage(tx: Tx, where: Where, guard: Guard, block_id: bytes, received: R
         if lease is not record.lease:
             record.lease = lease
             save(tx, home, where.name, record)
-    elif guard.lease_id is not None:
-        use(None, guard.lease_id, tx.now, LeaseKind.BLOB, Use.WRITE)
+    else:
+        admit_write(None, guard, tx.now, WriteKind.CREATE)
     marker = await _unfinished(tx, home, where.name)
     kept = marker or record
     if kept is not None:

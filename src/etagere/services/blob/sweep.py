@@ -42,6 +42,8 @@ from etagere.services.blob.service import BlobService
 rows_per_step: Final = 256
 pages_per_step: Final = 2
 """Of piece lists, whose rows are large."""
+steps_per_sweep: Final = 128
+"""Of deleted containers, which may have millions of rows: what else is due comes in between."""
 staged_kept_for: Final = seconds(7 * 86_400)
 """Staged blocks are forgotten a week after the last one was staged."""
 look_for_staged_every: Final = seconds(3600)
@@ -63,8 +65,9 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
             await remote_copies.resume(service, part, record)
             again = min(again, await _reap(service, home.part, now) or again)
     again = min(again, await _end_retention(service.engine, account, now) or again)
+    steps = _Steps()
     for mark in await service.engine.read(partial(_doomed, account=account)):
-        again = min(again, await _sweep_doomed(service, account, mark, now) or again)
+        again = min(again, await _sweep_doomed(service, account, mark, now, steps) or again)
     return again
 
 
@@ -202,6 +205,17 @@ class _Mark(NamedTuple):
     name: str
 
 
+class _Steps:
+    """How many may still be taken in one sweep."""
+
+    def __init__(self) -> None:
+        self._left = steps_per_sweep
+
+    def take(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
 async def _end_retention(engine: Engine, account: str, now: Timestamp) -> Timestamp | None:
     """Doom the soft-deleted containers whose time is up; returns when the next one's will be."""
     part = keys.account_partition(account)
@@ -231,13 +245,17 @@ async def _doomed(tx: ReadTx, account: str) -> list[_Mark]:
 
 
 async def _sweep_doomed(
-    service: BlobService, account: str, mark: _Mark, now: Timestamp
+    service: BlobService, account: str, mark: _Mark, now: Timestamp, steps: _Steps
 ) -> Timestamp | None:
-    """Remove a generation's rows; the mark stays until its extents are let go of as well."""
+    """Remove some of a generation's rows; the mark stays until its extents are let go of as well.
+
+    Returns when to go on.
+    """
     home = Home(keys.container_partition(account, mark.name), mark.generation)
     for lane in keys.everything(mark.generation):
         while await service.engine.write((home.part,), partial(_empty, home=home, lane=lane)):
-            pass
+            if not steps.take():
+                return now
     due = await _reap(service, home.part, now)
     if due is None:
         part = keys.account_partition(account)
