@@ -35,6 +35,9 @@ openers = {
     "lmdb-relaxed": lambda path, clock, **more: LmdbEngine.open(
         path, clock=clock, durability="relaxed", **more
     ),
+    "lmdb-alone": lambda path, clock, **more: LmdbEngine.open(
+        path, clock=clock, alone=True, **more
+    ),
 }
 """Every engine, opened on a directory that only those on disk use."""
 

@@ -105,7 +105,11 @@ def lay(settings: Settings, clock: TimerClock) -> Foundation:
         durability: Literal["sync", "relaxed"] = "relaxed" if relaxed else "sync"
         try:
             engine = LmdbEngine.open(
-                settings.data, clock=clock, durability=durability, faults=faults
+                settings.data,
+                clock=clock,
+                durability=durability,
+                faults=faults,
+                alone=settings.workers == 1,
             )
         except StoreUnusable as error:
             raise Unusable(f"{error}; choose another --data directory.") from error

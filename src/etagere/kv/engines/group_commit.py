@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -33,6 +33,7 @@ from etagere.kv.contract import (
 from etagere.kv.engines.environment import Environment
 from etagere.kv.engines.reserve import Reserve, makes_room
 from etagere.kv.engines.rows import LmdbRows
+from etagere.kv.engines.turns import Gate
 from etagere.kv.overlay import OverlayTx, Writes
 from etagere.kv.runner import run
 
@@ -106,6 +107,8 @@ class GroupCommit:
         self._limits = limits
         self._deliver = deliver
         self._relaxed = relaxed
+        self.gate: Final = Gate()
+        """Open once there is nothing but the disk to wait for."""
         self._queue: queue.SimpleQueue[Waiting | Task | None] = queue.SimpleQueue()
         self._taken: deque[Waiting | Task | None] = deque()
         self._unsynced_since: float | None = None
@@ -113,8 +116,9 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._main, name="etagere-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, entry: Waiting | Task) -> None:
-        self._queue.put(entry)
+    def submit(self, entries: Sequence[Waiting | Task]) -> None:
+        for entry in entries:
+            self._queue.put(entry)
 
     @property
     def waiting(self) -> int:
@@ -136,9 +140,14 @@ class GroupCommit:
                 continue
             batch = [entry]
             self._fill(batch)
-            batch = [waiting for waiting in batch if not waiting.future.cancelled()]
-            if batch:
-                self._commit(batch)
+            wanted: list[Waiting] = []
+            given_up: list[Waiting | Task] = []
+            for waiting in batch:
+                (given_up if waiting.future.cancelled() else wanted).append(waiting)
+            if given_up:
+                self._deliver(given_up)
+            if wanted:
+                self._commit(wanted)
         if self._unsynced_since is not None:
             self._sync()
         self._refuse_the_rest()
@@ -169,6 +178,7 @@ class GroupCommit:
             taken.popleft()
 
     def _perform(self, task: Task) -> None:
+        self.gate.open()
         try:
             task.action()
         except lmdb.Error as error:
@@ -277,8 +287,10 @@ class GroupCommit:
             if stamp != stored_stamp:
                 rows.keep_stamp(stamp)
             if written_bytes or stamp != stored_stamp:
+                self.gate.open()
                 txn.commit()
         finally:
+            self.gate.open()
             txn.abort()  # nothing, after the commit
         self._count_commit(count, time.perf_counter() - started)
         return count

@@ -37,6 +37,7 @@ from etagere.kv.engines.rows import (
     format_key,
     format_version,
 )
+from etagere.kv.engines.turns import Turns
 from etagere.kv.overlay import SnapshotTx
 from etagere.kv.runner import run
 from etagere.kv.topics import Topics
@@ -69,6 +70,8 @@ class LmdbEngine:
         durability: Durability,
         faults: Faults,
         limits: EngineLimits,
+        *,
+        alone: bool,
     ) -> None:
         self._environment = environment
         self._clock = clock
@@ -85,6 +88,9 @@ class LmdbEngine:
             self._deliver,
             relaxed=durability == "relaxed",
         )
+        self._turns: Turns[Waiting | Task] | None = None
+        if alone:
+            self._turns = Turns(self._commits.submit, self._commits.gate)
 
     @classmethod
     def open(
@@ -96,10 +102,14 @@ class LmdbEngine:
         map_bytes: int = map_bytes_default,
         faults: Faults = _no_faults,
         limits: EngineLimits = embedded_limits,
+        alone: bool = False,
     ) -> "LmdbEngine":
         """`sync`: a write returns once it is on stable storage.  `relaxed`: once it is in the
         store; a power failure may take back the last half second, and never damages what is older
-        (docs/decisions/0002-lmdb-durability.md).  StoreUnusable if the directory cannot be used."""
+        (docs/decisions/0002-lmdb-durability.md).  StoreUnusable if the directory cannot be used.
+
+        `alone`: no other process writes to the store, so that a transaction never has to be waited
+        for, and the loop may wait for the writer instead (`turns`)."""
         environment = Environment(Path(path), map_bytes=map_bytes, durability=durability)
         try:
             _check_format(environment)
@@ -109,7 +119,7 @@ class LmdbEngine:
         except StoreUnusable:
             environment.close()
             raise
-        return cls(environment, clock, durability, faults, limits)
+        return cls(environment, clock, durability, faults, limits, alone=alone)
 
     @property
     def limits(self) -> EngineLimits:
@@ -148,7 +158,7 @@ class LmdbEngine:
             check_partition(part)
         self._faults.reach("before_commit")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._commits.submit(Waiting(parts, body, future))
+        self._submit(Waiting(parts, body, future))
         result = await future
         self._faults.reach("after_commit_before_reply")
         return result
@@ -171,6 +181,8 @@ class LmdbEngine:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        if self._turns is not None:
+            self._turns.hand_over()
         self._commits.stop()
         await asyncio.to_thread(self._commits.join)
         self._topics.close()
@@ -184,7 +196,7 @@ class LmdbEngine:
             page_bytes = environment.lmdb.stat()["psize"]
         return StoreStats(
             commits=self._commits.stats,
-            waiting=self._commits.waiting,
+            waiting=self._commits.waiting + (0 if self._turns is None else len(self._turns)),
             map_bytes=info["map_size"],
             file_bytes=environment.file_bytes(),
             used_bytes=(info["last_pgno"] + 1) * page_bytes,
@@ -195,8 +207,14 @@ class LmdbEngine:
         if self._closing is not None:
             raise StoreClosed
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._commits.submit(Task(action, future))
+        self._submit(Task(action, future))
         await future
+
+    def _submit(self, entry: Waiting | Task) -> None:
+        if self._turns is None:
+            self._commits.submit((entry,))
+        else:
+            self._turns.submit(entry, entry.future.get_loop())
 
     def _empty(self) -> None:
         environment = self._environment
@@ -232,6 +250,8 @@ class LmdbEngine:
         if topics:
             self._topics.publish(topics)
             self._peers.announce(topics)
+        if self._turns is not None:
+            self._turns.settled(len(done))
 
     def _publish(self, topics: Iterable[bytes] | None) -> None:
         """What another process has announced."""
