@@ -405,6 +405,68 @@ async def test_limits(small_engine):
     assert dict(await rows_of(engine, one)) == fits
 
 
+async def test_many_rows_at_once_are_as_good_as_one_by_one(engine):
+    long_key = b"x" * 2000
+    first = {b"%d" % n: b"v%d" % n for n in range(100)} | {long_key: b"far"}
+
+    async def puts(tx):
+        tx.put(one, b"5", b"before")
+        tx.put_all(one, first)
+        tx.put_all(one, {})
+        tx.delete(one, b"7")
+        return [await tx.get(one, key) for key in (b"5", b"7", long_key)]
+
+    assert await engine.write((one,), puts) == [b"v5", None, b"far"]
+    expected = {key: value for key, value in first.items() if key != b"7"}
+    assert dict(await rows_of(engine, one)) == expected
+
+    async def deletes(tx):
+        tx.delete_all(one, [b"%d" % n for n in range(50)] + [long_key, b"never there"])
+        tx.delete_all(one, [])
+        tx.put(one, b"3", b"again")
+        return await tx.scan(one, b"", b"\xff", limit=3)
+
+    found = await engine.write((one,), deletes)
+    assert found == [(b"3", b"again"), (b"50", b"v50"), (b"51", b"v51")]
+    assert len(await rows_of(engine, one)) == 51
+
+
+async def test_limits_hold_for_many_rows_at_once(small_engine):
+    engine = small_engine
+    fits = {b"k" * 10: b"v" * 20, b"a": b"v" * 20}
+
+    async def put_many(rows):
+        async def body(tx):
+            tx.put(one, b"before", b"")
+            with contextlib.suppress(LimitExceeded):
+                tx.put_all(one, rows)
+
+        await engine.write((one,), body)
+
+    await put_many(fits)
+    for rows in (
+        {b"k" * 11: b"", b"a": b""},
+        {b"k": b"v" * 21, b"a": b""},
+        {b"%d" % n: b"v" * 20 for n in range(5)},
+        {b"%0.10d" % n: b"" for n in range(11)},
+    ):
+        with pytest.raises(LimitExceeded):
+            await put_many(rows)
+
+    async def delete_long(tx):
+        tx.delete_all(one, [b"a", b"k" * 11])
+
+    with pytest.raises(LimitExceeded):
+        await engine.write((one,), delete_long)
+    assert dict(await rows_of(engine, one)) == {b"before": b"", **fits}
+
+    async def outside(tx):
+        tx.put_all(two, fits)
+
+    with pytest.raises(OutsidePartition):
+        await engine.write((one,), outside)
+
+
 async def test_the_greatest_key_and_value(engine):
     limits = engine.limits
     rows = {

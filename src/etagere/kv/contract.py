@@ -16,7 +16,7 @@ What every engine promises, and `tests/kv/test_contract.py` checks of each:
   a watcher looks at the store to learn what happened.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NewType, Protocol, TypeVar
@@ -61,6 +61,14 @@ class Tx(ReadTx, Protocol):
     def put(self, part: Partition, key: bytes, value: bytes) -> None: ...
 
     def delete(self, part: Partition, key: bytes) -> None: ...
+
+    def put_all(self, part: Partition, rows: Mapping[bytes, bytes]) -> None:
+        """`put` for each, at less cost."""
+        ...
+
+    def delete_all(self, part: Partition, keys: Sequence[bytes]) -> None:
+        """`delete` for each, at less cost."""
+        ...
 
     def notify(self, topic: bytes) -> None: ...
 

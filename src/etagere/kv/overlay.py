@@ -5,6 +5,7 @@ returned, so that one that raises leaves no trace.
 """
 
 from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from etagere.base.clock import Timestamp
@@ -127,6 +128,19 @@ class OverlayTx:
         self._take_room(len(key), 0)
         own[key] = None
 
+    def put_all(self, part: Partition, rows: Mapping[bytes, bytes]) -> None:
+        own = self._own(part)
+        if rows:
+            values = rows.values()
+            self._take_room_for_all(rows, max(map(len, values)), sum(map(len, values)))
+            own.update(rows)
+
+    def delete_all(self, part: Partition, keys: Sequence[bytes]) -> None:
+        own = self._own(part)
+        if keys:
+            self._take_room_for_all(keys, 0, 0)
+            own.update(dict.fromkeys(keys))
+
     def notify(self, topic: bytes) -> None:
         self.topics.append(topic)
 
@@ -151,6 +165,16 @@ class OverlayTx:
         self._room -= key_bytes + value_bytes
         if key_bytes > limits.key_bytes or value_bytes > limits.value_bytes or self._room < 0:
             self._refusal = LimitExceeded(key_bytes, value_bytes, self._room)
+            raise self._refusal
+
+    def _take_room_for_all(self, keys: Collection[bytes], longest: int, value_bytes: int) -> None:
+        key_bytes = max(map(len, keys))
+        if key_bytes > self._limits.key_bytes or longest > self._limits.value_bytes:
+            self._take_room(key_bytes, longest)  # refused
+        room = sum(map(len, keys)) + value_bytes
+        self._room -= room
+        if self._room < 0:
+            self._refusal = LimitExceeded(key_bytes, longest, self._room)
             raise self._refusal
 
 

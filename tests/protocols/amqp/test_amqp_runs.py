@@ -66,7 +66,6 @@ def _plain(event: Event) -> list[Any]:
             (
                 event.link.name,
                 event.delivery_id,
-                event.tag,
                 event.message_format,
                 event.settled,
                 event.payload,

@@ -182,7 +182,7 @@ class SenderLink(LinkHandler):
             return
         wire = self.wire
         self.active_at = wire.now
-        sizes = [len(payload) for payload in payloads]
+        sizes = list(map(len, payloads))
         size = sum(sizes)
         self._under_way += len(sizes)
         self._under_way_bytes += size
@@ -399,7 +399,7 @@ class ReceiverLink(LinkHandler):
         heads, tails = write_heads(run)
         self._asked = max(0, self._asked - count)
         wire.send(SendTransfers(link, tokens, heads, tails))
-        self._tranche_bytes += sum([len(head) for head in heads]) + sum([len(t) for t in tails])
+        self._tranche_bytes += sum(map(len, heads)) + sum(map(len, tails))
         self._tranche_count += count
         self.active_at = wire.now
         wire.delivered(self)

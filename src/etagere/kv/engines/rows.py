@@ -47,14 +47,23 @@ class LmdbRows:
         return self._keys.scan(head + begin, head + end, limit, reverse=reverse, skip=len(head))
 
     def apply(self, writes: Writes) -> None:
-        keys = self._keys
+        keys, delete = self._keys, self._txn.delete
         for part, changes in writes.items():
             head = part + b"\0"
+            room = self._row_key_bytes - len(head)
+            puts: list[Row] = []
             for key, value in changes.items():
-                if value is None:
+                if len(key) < room:
+                    if value is None:
+                        delete(head + key)
+                    else:
+                        puts.append((head + key, value))
+                elif value is None:
                     keys.delete(head + key)
                 else:
                     keys.put(head + key, value)
+            if puts:
+                self._txn.cursor().putmulti(puts)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition that has a row, in order, at the cost of a seek for each."""

@@ -5,7 +5,7 @@ function that makes the present one of it.  (Adding a field with a default at th
 struct needs no new version.)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -44,6 +44,10 @@ class Codec(Generic[T]):
 
     def encode(self, record: T) -> bytes:
         return self._prefix + self._encode(record)
+
+    def encode_each(self, each: Iterable[T]) -> list[bytes]:
+        prefix, encode = self._prefix, self._encode
+        return [prefix + encode(record) for record in each]
 
     def decode(self, raw: bytes) -> T:
         """DamagedRecord for bytes that no version of this record was ever encoded to."""

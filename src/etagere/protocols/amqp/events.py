@@ -45,11 +45,13 @@ class TransferReceived(msgspec.Struct, frozen=True):
 
 
 class TransfersReceived(msgspec.Struct, frozen=True):
-    """Whole messages that came one after the other, alike in everything else, on one link."""
+    """Whole messages that came one after the other, alike in everything else, on one link.
+
+    Nobody answers by their tags, which are not kept.
+    """
 
     link: Link
     delivery_ids: list[int]
-    tags: list[bytes]
     message_format: int
     settled: bool
     payloads: list[bytes]
@@ -58,11 +60,9 @@ class TransfersReceived(msgspec.Struct, frozen=True):
         """The same, one by one."""
         return [
             TransferReceived(
-                self.link, delivery_id, tag, self.message_format, self.settled, payload
+                self.link, delivery_id, b"", self.message_format, self.settled, payload
             )
-            for delivery_id, tag, payload in zip(
-                self.delivery_ids, self.tags, self.payloads, strict=True
-            )
+            for delivery_id, payload in zip(self.delivery_ids, self.payloads, strict=True)
         ]
 
 

@@ -33,7 +33,7 @@ Unpack = Callable[[bytes, int], tuple[Any, ...]]
 
 @lru_cache(maxsize=256)
 def _transfer_layout(prefix: int, tag: int, rest: int) -> Struct:
-    return Struct(f">IHH{prefix}sI2s{tag}s{rest}s")
+    return Struct(f">I{prefix}sI2s{tag}x{rest}s")
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +69,7 @@ class TransferShape:
         self.message_format = message_format
         self.settled = settled
         self.prefix = b""
-        """From the descriptor up to the constructor of the delivery's id."""
+        """From behind the frame's size up to the constructor of the delivery's id."""
         self.middle = b""
         """The tag's constructor and length."""
         self.rest = b""
@@ -80,14 +80,13 @@ class TransferShape:
 
     def learn(self, buffer: bytes, at: int, payload: int) -> bool:
         """From a frame that was walked; False if its numbers may change their width."""
-        body = at + _body_at
         number = at + _fields_at + _list_heads[buffer[at + _fields_at]]
         number += _handle_bytes[buffer[number]]
         if buffer[number] != 0x70:
             return False
         tag = number + 5
         tag_bytes = buffer[tag + 1]
-        self.prefix = buffer[body : number + 1]
+        self.prefix = buffer[at + 4 : number + 1]
         self.middle = buffer[tag : tag + 2]
         self.rest = buffer[tag + 2 + tag_bytes : payload]
         layout = _transfer_layout(len(self.prefix), tag_bytes, len(self.rest))
@@ -206,27 +205,17 @@ class Runs:
         room = min(link.credit, session.incoming_window - window_half)
         unpack, size = shape.unpack, shape.size
         prefix, middle, rest = shape.prefix, shape.middle, shape.rest
-        least = size
         most = min(size + link.max_message_size, self._limits.frame_bytes_in_max)
         numbers: list[int] = []
-        tags: list[bytes] = []
         payloads: list[bytes] = []
-        while length - at >= least and len(numbers) < room:
-            frame, kind, on, head, number, between, tag, tail = unpack(buffer, at)
-            if (
-                head != prefix
-                or tail != rest
-                or between != middle
-                or on != channel
-                or kind != 0x0200
-                or not least <= frame <= most
-            ):
+        while length - at >= size and len(numbers) < room:
+            frame, head, number, between, tail = unpack(buffer, at)
+            if head != prefix or tail != rest or between != middle or not size <= frame <= most:
                 break
             end = at + frame
             if end > length:
                 break
             numbers.append(number)
-            tags.append(tag)
             payloads.append(buffer[at + size : end])
             at = end
         count = len(numbers)
@@ -238,9 +227,7 @@ class Runs:
             if not shape.settled:
                 session.unsettled_in.update(dict.fromkeys(numbers, link))
             self._events.append(
-                TransfersReceived(
-                    link, numbers, tags, shape.message_format, shape.settled, payloads
-                )
+                TransfersReceived(link, numbers, shape.message_format, shape.settled, payloads)
             )
         return at
 

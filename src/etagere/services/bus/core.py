@@ -120,13 +120,15 @@ class Core:
 
     # ---- chance
 
-    def draw_token(self) -> bytes:
-        if not self._tokens:
-            drawn = self.entropy.token(tokens_drawn_at_once * token_bytes)
-            self._tokens = [
-                drawn[at : at + token_bytes] for at in range(0, len(drawn), token_bytes)
-            ]
-        return self._tokens.pop()
+    def draw_tokens(self, count: int) -> list[bytes]:
+        assert count > 0
+        tokens = self._tokens
+        if len(tokens) < count:
+            drawn = self.entropy.token(max(tokens_drawn_at_once, count) * token_bytes)
+            tokens += [drawn[at : at + token_bytes] for at in range(0, len(drawn), token_bytes)]
+        taken = tokens[-count:]
+        del tokens[-count:]
+        return taken
 
     # ---- tasks
 
@@ -258,7 +260,7 @@ class Core:
                 state.node.target,
                 state.sub_queue,
                 state.counters.last_number,
-                self.draw_token,
+                self.draw_tokens,
             )
             owner.enabled = receives_allowed(state.node.description)
             state.owner = owner

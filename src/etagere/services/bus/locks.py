@@ -30,7 +30,7 @@ class LockStatus(Enum):
 
 
 # Looking up a member of an Enum is dear in Python 3.11.
-_held: Final = LockStatus.held
+held: Final = LockStatus.held
 settling: Final = LockStatus.settling
 
 
@@ -44,6 +44,11 @@ class Lock(msgspec.Struct, eq=False):
     status: LockStatus = LockStatus.held
     returning: bool = False
     """Whether it is counted in its home's `returning`."""
+
+    @property
+    def is_plain(self) -> bool:
+        """On an active message that lies in one row."""
+        return not self.held.state and self.held.rest is None
 
     @property
     def is_ending(self) -> bool:
@@ -111,17 +116,17 @@ class LockTable:
     def good(self, token: bytes, now: Timestamp) -> Lock | None:
         """The lock, if it can be settled or renewed with this token now."""
         lock = self._by_token.get(token)
-        if lock is None or lock.status is not _held:
+        if lock is None or lock.status is not held:
             return None
         good = standing_of(lock.custody, token, now, peek_locks) is Standing.GOOD
         return lock if good else None
 
-    def good_in_a_run(self, token: bytes, now: Timestamp) -> Lock | None:
-        """The same: of a lock that was found by its token, only the time is in question."""
-        lock = self._by_token.get(token)
-        if lock is None or lock.status is not _held or now >= lock.custody.until:
-            return None
-        return lock
+    def good_ones(self, tokens: Sequence[bytes], now: Timestamp) -> list[Lock | None]:
+        """`good` for each: of a lock that was found by its token, only the time is in question."""
+        return [
+            lock if lock is not None and lock.status is held and now < lock.custody.until else None
+            for lock in map(self._by_token.get, tokens)
+        ]
 
     def renew(self, lock: Lock, now: Timestamp, duration: int) -> Timestamp:
         """The full duration again."""
@@ -149,6 +154,16 @@ class LockTable:
             lock.taker.tokens.discard(token)
         if lock.held.state:
             self._aside.discard(lock.held.number)
+
+    def remove_run(self, locks: Sequence[Lock]) -> None:
+        """`remove` for each, of active messages."""
+        by_token = self._by_token
+        for lock in locks:
+            token = lock.custody.token
+            del by_token[token]
+            taker = lock.taker
+            if taker is not None:
+                taker.tokens.discard(token)
 
     def holds(self, lock: Lock) -> bool:
         return self._by_token.get(lock.custody.token) is lock

@@ -29,9 +29,9 @@ from etagere.kernel.message_lock import Custody, LockEnd, Place, lock_ends
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
 from etagere.services.bus.deliveries import LockedRun, delivery_of
-from etagere.services.bus.gathered import Completions, gathered_max
+from etagere.services.bus.gathered import Completed, Completions, gathered_max
 from etagere.services.bus.ledger import Log
-from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody, settling
+from etagere.services.bus.locks import Lock, LockStatus, LockTable, held, new_custody, settling
 from etagere.services.bus.messages import (
     Complete,
     DeadLetter,
@@ -58,15 +58,16 @@ ends_at_home: Final = frozenset(
 
 _transactional: Final = (LockStatus.enlisted, LockStatus.committing)
 
+DrawTokens = Callable[[int], list[bytes]]
+"""So many tokens that were never given before."""
+
 Notice = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class OwnerBase:
     """What owners of competing receivers and of sessions share: locks and their ends."""
 
-    def __init__(
-        self, target: Target, sub_queue: SubQueue, draw_token: Callable[[], bytes]
-    ) -> None:
+    def __init__(self, target: Target, sub_queue: SubQueue, draw_tokens: DrawTokens) -> None:
         self.target = target
         self.sub_queue = sub_queue
         self.log: Log = target.log_of(sub_queue)
@@ -86,7 +87,7 @@ class OwnerBase:
         """The same of deferred messages."""
         self._awake: dict[Stream, None] = {}
         self._completions: Completions | None = None
-        self._draw_token = draw_token
+        self._draw_tokens = draw_tokens
         self._frozen = 0
         self._stranded: list[tuple[Stream, int, StoredMessage]] = []
         self._stranded_due: Timestamp = timestamp_never
@@ -148,13 +149,12 @@ class OwnerBase:
     ) -> None:
         """`deliver_locked` for active messages that lie in one row each."""
         ends, shown = self.lock_terms(stream, now)
-        draw_token, sessioned = self._draw_token, self.log.sessioned
-        tokens: list[bytes] = []
+        sessioned = self.log.sessioned
+        tokens = self._draw_tokens(len(rows))
         locks: list[Lock] = []
-        for number, message in rows:
-            token = draw_token()
+        for (number, message), token in zip(rows, tokens, strict=True):
             count = message.delivery_count
-            held = Held(
+            known = Held(
                 number,
                 message.size,
                 message.expires_at,
@@ -163,8 +163,7 @@ class OwnerBase:
                 0,
                 None,
             )
-            tokens.append(token)
-            locks.append(Lock(Custody(token, ends, count), held, taker, stream))
+            locks.append(Lock(Custody(token, ends, count), known, taker, stream))
         self.locks.add_run(tokens, locks)
         taker.tokens.update(tokens)
         stream.outstanding += len(locks)
@@ -298,8 +297,7 @@ class OwnerBase:
     ) -> None:
         lock = self.good_lock(token, now)
         if lock is not None and type(outcome) is Complete:  # by far the commonest
-            held = lock.held
-            if held.rest is None and not (held.state or self.log.sessioned or self.doubtful):
+            if lock.is_plain and not (self.log.sessioned or self.doubtful):
                 self._complete(lock, ticket, answer)
             else:
                 self.end(lock, LockEnd.COMPLETED, outcome, ticket, answer)
@@ -325,22 +323,33 @@ class OwnerBase:
         """`settle` for messages that are all done with; without tickets nobody is answered."""
         if tickets is None:
             tickets, answer = (None,) * len(tokens), None
-        plain = not (self.log.sessioned or self.doubtful)
-        good_run = self.locks.good_in_a_run
-        for token, ticket in zip(tokens, tickets, strict=True):
-            lock = good_run(token, now) if plain else None
-            if lock is not None and lock.held.rest is None and not lock.held.state:
-                self._complete(lock, ticket, answer)
+        if self.log.sessioned or self.doubtful:
+            for token, ticket in zip(tokens, tickets, strict=True):
+                self.settle(token, complete, ticket, answer, now)
+            return
+        locks = self.locks.good_ones(tokens, now)
+        done: list[Completed] = []
+        for lock, token, ticket in zip(locks, tokens, tickets, strict=True):
+            # The same token may come twice.
+            if lock is not None and lock.status is held and lock.is_plain:
+                lock.status = settling
+                done.append((lock, ticket, answer))
             else:
                 self.settle(token, complete, ticket, answer, now)
+        if done:
+            self._gathering().items += done
 
     def _complete(self, lock: Lock, ticket: Any, answer: Answer | None) -> None:
         lock.status = settling
+        self._gathering().items.append((lock, ticket, answer))
+
+    def _gathering(self) -> Completions:
+        """Completed messages that can still be added to."""
         gathering = self._completions
         if gathering is None or len(gathering.items) >= gathered_max:
             gathering = self._completions = Completions(self.log, self._completed)
             self.operations.append(gathering)
-        gathering.items.append((lock, ticket, answer))
+        return gathering
 
     def _completed(
         self, operation: Completions, done: bool | None, refusal: Refused | None, now: Timestamp
@@ -350,12 +359,10 @@ class OwnerBase:
             if answer is not None:
                 self.answers.append((answer, ticket, answered))
         if refusal is None:
-            remove = self.locks.remove
-            for lock, _, _ in operation.items:
-                assert not lock.returning
-                remove(lock)
-                if lock.home is not None:
-                    lock.home.outstanding -= 1
+            locks = [lock for lock, _, _ in operation.items]
+            self.locks.remove_run(locks)
+            for lock in locks:
+                lock.home.outstanding -= 1
         else:
             for lock, _, _ in operation.items:
                 self.locks.restore(lock)
@@ -601,9 +608,9 @@ class Owner(OwnerBase):
         target: Target,
         sub_queue: SubQueue,
         last_number: int,
-        draw_token: Callable[[], bytes],
+        draw_tokens: DrawTokens,
     ) -> None:
-        super().__init__(target, sub_queue, draw_token)
+        super().__init__(target, sub_queue, draw_tokens)
         self.stream = Stream(self, last_number + 1, None)
 
     # ---- links
@@ -679,7 +686,7 @@ class Owner(OwnerBase):
         now: Timestamp,
         count: int,
     ) -> tuple[Custody[bytes], Timestamp]:
-        custody = new_custody(self._draw_token(), now, self.lock_duration, count)
+        custody = new_custody(self._draw_tokens(1)[0], now, self.lock_duration, count)
         return custody, custody.until
 
     @override

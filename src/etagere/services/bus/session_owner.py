@@ -25,7 +25,7 @@ from etagere.services.bus.credit import Taker
 from etagere.services.bus.locks import Lock, never_taken
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.overriding import override
-from etagere.services.bus.owner import OwnerBase
+from etagere.services.bus.owner import DrawTokens, OwnerBase
 from etagere.services.bus.stream import FindSession, Stream
 from etagere.services.bus.topology import Target
 from etagere.services.bus.window import Row
@@ -80,9 +80,9 @@ class SessionOwner(OwnerBase):
         target: Target,
         sub_queue: SubQueue,
         last_number: int,
-        draw_token: Callable[[], bytes],
+        draw_tokens: DrawTokens,
     ) -> None:
-        super().__init__(target, sub_queue, draw_token)
+        super().__init__(target, sub_queue, draw_tokens)
         self.holds: dict[str, Hold] = {}
         self._next_expected = last_number + 1
         self._waiters: deque[Acceptance] = deque()
@@ -132,7 +132,7 @@ class SessionOwner(OwnerBase):
         self.notices.append((acceptance.answer, (None, refusal)))
 
     def _grant(self, acceptance: Acceptance, session_id: str, now: Timestamp) -> None:
-        custody = take(never_taken, self._draw_token(), now, self.lock_duration, peek_locks)
+        custody = take(never_taken, self._draw_tokens(1)[0], now, self.lock_duration, peek_locks)
         stream = Stream(self, self._next_expected, session_id)
         stream.credit.add(acceptance.taker)
         hold = Hold(session_id, acceptance.taker, stream, custody)
@@ -223,7 +223,7 @@ class SessionOwner(OwnerBase):
     ) -> tuple[Custody[bytes], Timestamp]:
         assert stream is not None
         assert stream.session_id is not None
-        custody = Custody(self._draw_token(), forever, count)
+        custody = Custody(self._draw_tokens(1)[0], forever, count)
         return custody, self.holds[stream.session_id].until
 
     @override

@@ -80,7 +80,9 @@ class Window:
             return
         if rows[0][0] <= self.horizon:
             rows = [row for row in rows if row[0] > self.horizon]
-        room = max(window_messages_max, demand, _as_many_as_are_small(rows)) - len(self.ready)
+        room = max(window_messages_max, demand) - len(self.ready)
+        if room < len(rows):
+            room = max(room, _as_many_as_are_small(rows) - len(self.ready))
         taken = rows[:room] if room > 0 else ()
         if taken:
             self.ready.extend(taken)
