@@ -10,6 +10,13 @@ from etagere.frontends.common import xml
 representable = st.text().filter(xml.is_representable)
 
 
+def test_what_xml_can_carry() -> None:
+    """'Char' in XML 1.0, 2.2, for every code point there is."""
+    ranges = ((0x9, 0xA), (0xD, 0xD), (0x20, 0xD7FF), (0xE000, 0xFFFD), (0x10000, 0x10FFFF))
+    able = {code for first, last in ranges for code in range(first, last + 1)}
+    assert {code for code in range(0x110000) if xml.is_representable(f"a{chr(code)}\n")} == able
+
+
 @given(representable)
 def test_text_comes_through(text: str) -> None:
     node = xml.parse(f'<a b="{xml.quote(text)}">{xml.escape(text)}</a>'.encode())

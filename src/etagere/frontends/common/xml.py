@@ -1,5 +1,6 @@
 """XML in and out: a small tree read with every entity refused, and text escaped for writing."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 from xml.parsers import expat
@@ -148,15 +149,11 @@ def element(name: str, text: str | None) -> str:
     return f"<{name}>{escape(text)}</{name}>"
 
 
+_unrepresentable: Final = re.compile(
+    r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]"  # 'Char' in XML 1.0, 2.2
+)
+
+
 def is_representable(text: str) -> bool:
     """Whether XML 1.0 can carry every character of the text."""
-    return text.isprintable() or all(_is_char(ord(char)) for char in text)
-
-
-def _is_char(code: int) -> bool:
-    return (
-        0x20 <= code <= 0xD7FF
-        or code in (0x9, 0xA, 0xD)
-        or 0xE000 <= code <= 0xFFFD
-        or 0x10000 <= code <= 0x10FFFF
-    )
+    return text.isprintable() or _unrepresentable.search(text) is None

@@ -7,6 +7,7 @@ from etagere.frontends.common import xml
 from etagere.frontends.common.headers import max_results, query_integer
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.paging import decode_marker
+from etagere.frontends.queue_rest import message_xml
 from etagere.services.queue.messages import GetMessages, PutMessage, UpdateMessage
 from etagere.services.queue.queues import ListQueues
 from etagere.services.queue.receipts import parse_pop_receipt
@@ -131,14 +132,12 @@ async def _message_text(request: Request, version: str) -> str | None:
     data = await request.body.read(body_bytes_max)
     if not data:
         return None
-    node = xml.parse(data, "QueueMessage").child("MessageText")
-    if node is None:
-        raise Refused("MissingRequiredXmlNode", {"XmlNodeName": "MessageText"})
-    if node.children or not xml.is_representable(node.text):
-        raise xml.invalid_document("MessageText must hold text.")
-    if len(node.text) > limit or len(node.text.encode()) > limit:
+    text = message_xml.plain_text(data)
+    if text is None:
+        text = message_xml.any_text(data)
+    if len(text) > limit or (not text.isascii() and len(text.encode()) > limit):
         raise _too_large(limit)
-    return node.text
+    return text
 
 
 def _too_large(limit: int) -> Refused:
