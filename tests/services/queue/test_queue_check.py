@@ -56,10 +56,10 @@ async def test_rows_that_belong_to_nothing_are_noticed(damaged: QueueDriver):
     part = damaged.where.part
     generation = (await damaged.engine.read(lambda tx: open_queue(tx, part))).generation
     for key in (
-        keys.due(generation, 1, 1),
-        keys.expiry(generation, 1, 1),
-        keys.text(generation, 1),
-        keys.text(generation - 1, 1),
+        keys.rows_of(generation, 1).due(1),
+        keys.rows_of(generation, 1).expiry(1),
+        keys.rows_of(generation, 1).text,
+        keys.rows_of(generation - 1, 1).text,
     ):
 
         async def add(tx, key=key):

@@ -115,18 +115,18 @@ class _Census:
 
     async def _count(self, tx: ReadTx, key: bytes, message: Message) -> None:
         generation = self.head.generation
-        order = keys.message_order(generation, key)
+        rows = keys.rows_at(generation, key)
+        order = rows.order
         self.last_stamp = max(self.last_stamp, order, message.custody.token)
-        due = keys.due(generation, message.custody.until, order)
-        if await tx.get(self.part, due) != key:
+        if await tx.get(self.part, rows.due(message.custody.until)) != key:
             self._tell(f"message {order} has no due time")
         if message.expires != timestamp_never:
             self.expiries += 1
-            if await tx.get(self.part, keys.expiry(generation, message.expires, order)) != key:
+            if await tx.get(self.part, rows.expiry(message.expires)) != key:
                 self._tell(f"message {order} has no expiry time")
         if message.text is None:
             self.texts += 1
-            if await tx.get(self.part, keys.text(generation, order)) is None:
+            if await tx.get(self.part, rows.text) is None:
                 self._tell(f"message {order} has no text")
 
     def _tell(self, problem: str) -> None:

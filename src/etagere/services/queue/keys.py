@@ -22,9 +22,11 @@ A message's *order* is the stamp of its insertion.
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition
-from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack, unpack_from
+from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
 
 service: Final = "queue"
 
@@ -95,31 +97,43 @@ def _prefix(kind: int, generation: int) -> bytes:
     return pack(kind, generation)
 
 
-def message(generation: int, order: int) -> bytes:
-    return _prefix(_message, generation) + pack(order)
+class MessageRows(msgspec.Struct, frozen=True, gc=False):
+    """The keys of one message, all of which name its order; it is packed once for them."""
+
+    generation: int
+    order: int
+    packed_order: bytes
+    message: bytes
+
+    def due(self, visible: int) -> bytes:
+        return _prefix(_due, self.generation) + pack(visible) + self.packed_order
+
+    def expiry(self, expires: int) -> bytes:
+        return _prefix(_expiry, self.generation) + pack(expires) + self.packed_order
+
+    @property
+    def text(self) -> bytes:
+        return _prefix(_text, self.generation) + self.packed_order
+
+
+def rows_of(generation: int, order: int) -> MessageRows:
+    packed = pack(order)
+    return MessageRows(generation, order, packed, _prefix(_message, generation) + packed)
+
+
+def rows_at(generation: int, key: bytes) -> MessageRows:
+    """The rows of the message of this generation whose key this is."""
+    packed = key[len(_prefix(_message, generation)) :]
+    # A byte says how long the number is, and it is positive.
+    return MessageRows(generation, int.from_bytes(packed[1:], "big"), packed, key)
 
 
 def messages(generation: int) -> Range:
     return range_of(_message, generation)
 
 
-def message_order(generation: int, key: bytes) -> int:
-    """The order of a message of this generation, from its key."""
-    (order,), _ = unpack_from(key, len(_prefix(_message, generation)))
-    assert isinstance(order, int)
-    return order
-
-
-def text(generation: int, order: int) -> bytes:
-    return _prefix(_text, generation) + pack(order)
-
-
 def texts(generation: int) -> Range:
     return range_of(_text, generation)
-
-
-def due(generation: int, visible: int, order: int) -> bytes:
-    return _prefix(_due, generation) + pack(visible, order)
 
 
 def dues(generation: int) -> Range:
@@ -130,10 +144,6 @@ def due_until(generation: int, now: int) -> Range:
     """The messages that are visible at `now`, in the order in which they became so."""
     prefix = _prefix(_due, generation)
     return prefix, prefix + pack(now + 1)
-
-
-def expiry(generation: int, expires: int, order: int) -> bytes:
-    return _prefix(_expiry, generation) + pack(expires, order)
 
 
 def expired_at(generation: int, now: int) -> Range:

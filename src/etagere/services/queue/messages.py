@@ -5,7 +5,6 @@ became so and then of insertion, so that one message out of a million is found a
 of ten.  Every decision about who has a message is the kernel's.
 """
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,6 +24,7 @@ from etagere.kernel.message_lock import (
 from etagere.kv.contract import Engine, Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.queue import keys, records
+from etagere.services.queue.keys import MessageRows
 from etagere.services.queue.queues import open_queue
 from etagere.services.queue.receipts import (
     MessageKey,
@@ -40,8 +40,7 @@ expired_passed_max: Final = 400
 _rows_looked_at: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class PutMessage:
+class PutMessage(msgspec.Struct, frozen=True, gc=False):
     text: str
     tail: int
     """`receipts.tail_of` eight random bytes."""
@@ -50,14 +49,12 @@ class PutMessage:
     """None for never."""
 
 
-@dataclass(frozen=True, slots=True)
-class GetMessages:
+class GetMessages(msgspec.Struct, frozen=True, gc=False):
     count: int
     visibility_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMessage:
+class UpdateMessage(msgspec.Struct, frozen=True, gc=False):
     message_id: str
     receipt: int
     visibility_seconds: int
@@ -65,7 +62,7 @@ class UpdateMessage:
     """None to leave it as it is."""
 
 
-class SeenMessage(NamedTuple):
+class SeenMessage(msgspec.Struct, frozen=True, gc=False):
     """A message as a response shows it."""
 
     id: str
@@ -80,18 +77,22 @@ class SeenMessage(NamedTuple):
 async def put(tx: Tx, part: Partition, wanted: PutMessage) -> SeenMessage:
     """Put Message; the receipt is good at once, without a Get."""
     head = await open_queue(tx, part)
-    generation, order = head.generation, tx.stamp()
-    visible = Timestamp(tx.now + wanted.visibility_seconds * ticks_per_second)
-    message = Message(wanted.tail, tx.now, _end(tx, wanted), Custody(order, visible, 0), "")
-    key, due = keys.message(generation, order), keys.due(generation, visible, order)
-    row = _Row(generation, order, key, due, message)
-    message = _with_text(tx, part, row, message, wanted.text)
-    tx.put(part, key, records.messages.encode(message))
-    tx.put(part, due, key)
-    if message.expires != timestamp_never:
-        tx.put(part, row.expiry_key, key)
+    order, now = tx.stamp(), tx.now
+    rows = keys.rows_of(head.generation, order)
+    visible = Timestamp(now + wanted.visibility_seconds * ticks_per_second)
+    expires = _end(now, wanted.ttl_seconds)
+    text = wanted.text
+    long = _long(text)
+    if long is not None:
+        tx.put(part, rows.text, long)
+    custody = Custody(order, visible, 0)
+    message = Message(wanted.tail, now, expires, custody, text if long is None else None)
+    tx.put(part, rows.message, records.messages.encode(message))
+    tx.put(part, rows.due(visible), rows.message)
+    if expires != timestamp_never:
+        tx.put(part, rows.expiry(expires), rows.message)
     _count(tx, part, head, 1)
-    return _seen(order, message, wanted.text)
+    return _seen(order, message, text)
 
 
 async def get_batch(tx: Tx, part: Partition, wanted: GetMessages) -> list[SeenMessage] | None:
@@ -111,10 +112,11 @@ async def get_batch(tx: Tx, part: Partition, wanted: GetMessages) -> list[SeenMe
     duration = wanted.visibility_seconds * ticks_per_second
     seen = []
     for row in found.visible:
-        custody = take(row.message.custody, tx.stamp(), tx.now, duration, pop_receipts)
-        message = msgspec.structs.replace(row.message, custody=custody)
+        was = row.message
+        custody = take(was.custody, tx.stamp(), tx.now, duration, pop_receipts)
+        message = Message(was.tail, was.inserted, was.expires, custody, was.text)
         _store(tx, part, row, message)
-        seen.append(_seen(row.order, message, await _text(tx, part, row)))
+        seen.append(_seen(row.keys.order, message, await _text(tx, part, row)))
     return seen
 
 
@@ -131,7 +133,7 @@ async def peek_batch(tx: ReadTx, part: Partition, count: int) -> list[SeenMessag
     found = await _visible(tx, part, head.generation, count)
     if not found.complete:
         return None
-    return [_seen(row.order, row.message, await _text(tx, part, row)) for row in found.visible]
+    return [_seen(row.keys.order, row.message, await _text(tx, part, row)) for row in found.visible]
 
 
 async def peek(engine: Engine, part: Partition, count: int) -> list[SeenMessage]:
@@ -156,11 +158,11 @@ async def update(
             "The message expires before it would become visible.",
         )
     custody = extend(row.message.custody, tx.stamp(), tx.now, duration)
-    message = msgspec.structs.replace(row.message, custody=custody)
-    if wanted.text is not None:
-        message = _with_text(tx, part, row, message, wanted.text)
+    was = row.message
+    text = was.text if wanted.text is None else _replaced(tx, part, row, wanted.text)
+    message = Message(was.tail, was.inserted, was.expires, custody, text)
     _store(tx, part, row, message)
-    return _seen(row.order, message, "")
+    return _seen(row.keys.order, message, "")
 
 
 async def delete(
@@ -186,23 +188,13 @@ async def remove_expired(tx: Tx, part: Partition, limit: int) -> int:
     return len(rows)
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct, frozen=True, gc=False):
     """A message's record and where it lies."""
 
-    generation: int
-    order: int
-    key: bytes
+    keys: MessageRows
     due: bytes
     """Its key in the index of due times."""
     message: Message
-
-    @property
-    def text_key(self) -> bytes:
-        return keys.text(self.generation, self.order)
-
-    @property
-    def expiry_key(self) -> bytes:
-        return keys.expiry(self.generation, self.message.expires, self.order)
 
 
 class _Found(NamedTuple):
@@ -240,14 +232,12 @@ async def _read(
 ) -> _Row:
     raw = await tx.get(part, key)
     assert raw is not None, "an index names only messages that are there"
-    return _row(generation, keys.message_order(generation, key), key, due, raw)
+    return _row(keys.rows_at(generation, key), due, raw)
 
 
-def _row(generation: int, order: int, key: bytes, due: bytes | None, raw: bytes) -> _Row:
+def _row(rows: MessageRows, due: bytes | None, raw: bytes) -> _Row:
     message = records.messages.decode(raw)
-    if due is None:
-        due = keys.due(generation, message.custody.until, order)
-    return _Row(generation, order, key, due, message)
+    return _Row(rows, rows.due(message.custody.until) if due is None else due, message)
 
 
 async def _held(
@@ -269,49 +259,59 @@ async def _held(
 
 
 async def _named(tx: ReadTx, part: Partition, head: QueueHead, named: MessageKey) -> _Row | None:
-    key = keys.message(head.generation, named.order)
-    raw = await tx.get(part, key)
+    rows = keys.rows_of(head.generation, named.order)
+    raw = await tx.get(part, rows.message)
     if raw is None:
         return None
-    row = _row(head.generation, named.order, key, None, raw)
+    row = _row(rows, None, raw)
     return row if row.message.tail == named.tail else None
 
 
 async def _text(tx: ReadTx, part: Partition, row: _Row) -> str:
     if row.message.text is not None:
         return row.message.text
-    raw = await tx.get(part, row.text_key)
+    raw = await tx.get(part, row.keys.text)
     assert raw is not None, "a message without a text has a row for it"
     return raw.decode()
 
 
-def _with_text(tx: Tx, part: Partition, row: _Row, message: Message, text: str) -> Message:
-    """The record with another text, which is put where its length says."""
+def _long(text: str) -> bytes | None:
+    """A text that is too long for its message's record, as its own row holds it."""
+    if text.isascii() and len(text) <= text_carried_bytes_max:
+        return None
     raw = text.encode()
-    if len(raw) <= text_carried_bytes_max:
-        if message.text is None:
-            tx.delete(part, row.text_key)
-        return msgspec.structs.replace(message, text=text)
-    tx.put(part, row.text_key, raw)
-    return msgspec.structs.replace(message, text=None)
+    return raw if len(raw) > text_carried_bytes_max else None
+
+
+def _replaced(tx: Tx, part: Partition, row: _Row, text: str) -> str | None:
+    """Put another text where its length says; returns what of it the record is to carry."""
+    long = _long(text)
+    if long is not None:
+        tx.put(part, row.keys.text, long)
+        return None
+    if row.message.text is None:
+        tx.delete(part, row.keys.text)
+    return text
 
 
 def _store(tx: Tx, part: Partition, row: _Row, message: Message) -> None:
     """Write a record and move it to its place in the order of due times."""
-    due = keys.due(row.generation, message.custody.until, row.order)
+    key = row.keys.message
+    due = row.keys.due(message.custody.until)
     if due != row.due:
         tx.delete(part, row.due)
-    tx.put(part, due, row.key)
-    tx.put(part, row.key, records.messages.encode(message))
+    tx.put(part, due, key)
+    tx.put(part, key, records.messages.encode(message))
 
 
 def _remove(tx: Tx, part: Partition, row: _Row) -> None:
-    tx.delete(part, row.key)
+    rows, message = row.keys, row.message
+    tx.delete(part, rows.message)
     tx.delete(part, row.due)
-    if row.message.text is None:
-        tx.delete(part, row.text_key)
-    if row.message.expires != timestamp_never:
-        tx.delete(part, row.expiry_key)
+    if message.text is None:
+        tx.delete(part, rows.text)
+    if message.expires != timestamp_never:
+        tx.delete(part, rows.expiry(message.expires))
 
 
 def _count(tx: Tx, part: Partition, head: QueueHead, change: int) -> None:
@@ -320,10 +320,10 @@ def _count(tx: Tx, part: Partition, head: QueueHead, change: int) -> None:
     tx.put(part, keys.head, records.heads.encode(head))
 
 
-def _end(tx: Tx, wanted: PutMessage) -> Timestamp:
-    if wanted.ttl_seconds is None:
+def _end(now: Timestamp, ttl_seconds: int | None) -> Timestamp:
+    if ttl_seconds is None:
         return timestamp_never
-    return Timestamp(min(tx.now + wanted.ttl_seconds * ticks_per_second, timestamp_never))
+    return Timestamp(min(now + ttl_seconds * ticks_per_second, timestamp_never))
 
 
 def _seen(order: int, message: Message, text: str) -> SeenMessage:

@@ -7,15 +7,12 @@ client to forget to escape.  Clients treat both as opaque.
 """
 
 import re
-from base64 import b64decode, b64encode
-from binascii import Error
+from binascii import Error, a2b_base64, b2a_base64
 from typing import Final, NamedTuple
 
 order_bits: Final = 60
 tail_bits: Final = 62
 
-_version: Final = 8 << 76
-_variant: Final = 2 << 62
 _low_bits: Final = 12
 _tail_mask: Final = (1 << tail_bits) - 1
 _low_mask: Final = (1 << _low_bits) - 1
@@ -35,10 +32,13 @@ class MessageKey(NamedTuple):
 
 def message_id(order: int, tail: int) -> str:
     assert order >> order_bits == 0
-    high = (order >> _low_bits) << 80
-    value = high | _version | (order & _low_mask) << 64 | _variant | tail & _tail_mask
-    digits = f"{value:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return "%08x-%04x-8%03x-%04x-%012x" % (  # noqa: UP031 - the fastest way to write it
+        order >> 28,
+        order >> _low_bits & 0xFFFF,
+        order & _low_mask,
+        tail >> 48 & 0x3FFF | 0x8000,  # the variant
+        tail & 0xFFFF_FFFF_FFFF,
+    )
 
 
 def parse_message_id(text: str) -> MessageKey | None:
@@ -57,7 +57,7 @@ def tail_of(chance: bytes) -> int:
 
 def pop_receipt(stamp: int) -> str:
     assert stamp >> order_bits == 0
-    return b64encode(f"{stamp:015X}".encode()).decode()
+    return b2a_base64(b"%015X" % stamp, newline=False).decode()
 
 
 def parse_pop_receipt(text: str) -> int | None:
@@ -65,7 +65,7 @@ def parse_pop_receipt(text: str) -> int | None:
     if len(text) != _receipt_characters or not text.isascii():
         return None
     try:
-        digits = b64decode(text, validate=True)
+        digits = a2b_base64(text, strict_mode=True)
     except Error:
         return None
     return int(digits, 16) if _receipt_form.fullmatch(digits) else None
