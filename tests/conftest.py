@@ -3,16 +3,40 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from etagere.testing import ServerProcess
 
 # No result depends on how busy the machine is.
 settings.register_profile(
     "etagere", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("etagere")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_store_is_sound() -> Iterator[None]:
+    """Whatever was tested, what a server leaves that ended as it was told to is checked."""
+    stop = ServerProcess.stop
+
+    def stop_and_check(server: ServerProcess) -> None:
+        from etagere.app.check import faults_of
+
+        was_running = server.process.poll() is None
+        stop(server)
+        given = list(server.process.args)
+        if was_running and server.process.returncode == 0 and "--data" in given:
+            directory = Path(given[given.index("--data") + 1])
+            assert faults_of(directory)[0] == [], directory
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServerProcess, "stop", stop_and_check)
+        yield
+
 
 javascript_packages = (
     "@azure/data-tables@13.3.2",

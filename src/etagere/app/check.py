@@ -59,19 +59,9 @@ def _has_tuple_keys(partition: tuple[Item, ...]) -> bool:
 
 
 def check(directory: str) -> int:
-    path = Path(directory)
-    try:
-        blobs = BlobChecker()
-        checkers: list[Checker] = [blobs, QueueChecker(), TableChecker(), BusChecker()]
-        findings = check_store(path, checkers, tuple_keys=_has_tuple_keys)
-        faults = [f"{found.checker}: {found.where}: {found.problem}" for found in findings]
-        if not faults:
-            with DirectoryLock(path):
-                faults, orphans = asyncio.run(_check_extents(path, blobs.accounts))
-                if orphans:
-                    sys.stdout.write(f"extents: {orphans} nobody needs; a server removes them\n")
-    except StoreUnusable as error:
-        raise Unusable(f"{error}.") from error
+    faults, orphans = faults_of(Path(directory))
+    if orphans:
+        sys.stdout.write(f"extents: {orphans} nobody needs; a server removes them\n")
     for line in faults:
         sys.stdout.write(line + "\n")
     if faults:
@@ -82,8 +72,21 @@ def check(directory: str) -> int:
     return 0
 
 
+def faults_of(path: Path) -> tuple[list[str], int]:
+    """What is wrong, a line each, and how many extents there are that nobody refers to."""
+    blobs = BlobChecker()
+    checkers: list[Checker] = [blobs, QueueChecker(), TableChecker(), BusChecker()]
+    try:
+        findings = check_store(path, checkers, tuple_keys=_has_tuple_keys)
+        if findings:
+            return [f"{found.checker}: {found.where}: {found.problem}" for found in findings], 0
+        with DirectoryLock(path):
+            return asyncio.run(_check_extents(path, blobs.accounts))
+    except StoreUnusable as error:
+        raise Unusable(f"{error}.") from error
+
+
 async def _check_extents(path: Path, accounts: list[str]) -> tuple[list[str], int]:
-    """The faults, and how many extents there are that nobody refers to."""
     engine = LmdbEngine.open(path, clock=RealClock())
     extents = LocalExtents(path / extents_directory)
     faults, orphans = [], 0
