@@ -1,4 +1,5 @@
-"""Blobs: small operations against Azurite, reads against nginx, streams, contention, a long list.
+"""Blobs: small operations against Azurite, reads against nginx, streams, contention; a container of
+a million blobs: its first page, finding by tags, and its deletion while others write.
 
 `python -m bench.blob [--seconds 3] [--rounds 3] [--workers 1] [--connections 32] [--blobs 1000000]`
 """
@@ -21,7 +22,7 @@ from azure.storage.blob import (
     generate_account_sas,
 )
 
-from bench import load, peers
+from bench import blob_many, load, peers
 from bench.peers import Missing, Peer
 from bench.report import Table
 
@@ -55,7 +56,7 @@ def sas() -> str:
         peers.account,
         account_key=peers.key,
         resource_types=ResourceTypes(service=True, container=True, object=True),
-        permission=AccountSasPermissions.from_string("rwdlacup"),
+        permission=AccountSasPermissions.from_string("rwdlacupf"),
         expiry=datetime(2035, 1, 1, tzinfo=UTC),
     )
 
@@ -240,7 +241,7 @@ def _commit(peer: Peer, token: str, names: list[str]) -> None:
     client.close()
 
 
-# ---- contention and long lists
+# ---- contention, and a great many blobs
 
 
 def contention(options: argparse.Namespace) -> None:
@@ -304,56 +305,20 @@ async def _compete(
 
 
 def listing(options: argparse.Namespace) -> None:
-    """The first page of a container of a thousand blobs, and of one of a million."""
-    with peers.etagere(services="blob") as peer:
-        token = sas()
-        times = {}
-        for count in (1000, options.blobs):
-            container = f"list-{count}"
-            with BlobServiceClient(peer.blob, credential=peers.key, api_version=_version) as client:
-                client.create_container(container)
-            asyncio.run(_fill(peer, token, container, count))
-            times[count] = min(_first_page(peer, token, container) for _ in range(15))
-            print(f"first page of 1000 out of {count:8}: {times[count] * 1e3:.1f} ms")
-        print(f"ratio {times[options.blobs] / times[1000]:.2f}")
+    blob_many.listing(options, sas())
 
 
-async def _fill(peer: Peer, token: str, container: str, count: int) -> None:
-    where = urlsplit(peer.blob)
-    numbers = iter(range(count))
-
-    async def put() -> None:
-        reader, writer = await asyncio.open_connection(where.hostname, where.port)
-        for number in numbers:
-            writer.write(
-                f"PUT {where.path}/{container}/{number:08d}?{token} HTTP/1.1\r\nHost: x\r\n"
-                f"x-ms-version: {_version}\r\nx-ms-blob-type: BlockBlob\r\n"
-                "Content-Length: 0\r\n\r\n".encode()
-            )
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert b" 201 " in head.split(b"\r\n")[0], head
-        writer.close()
-
-    await asyncio.gather(*(put() for _ in range(64)))
+def tags(options: argparse.Namespace) -> None:
+    blob_many.tags(options, sas())
 
 
-def _first_page(peer: Peer, token: str, container: str) -> float:
-    where = urlsplit(peer.blob)
-    client = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
-    target = f"{where.path}/{container}?restype=container&comp=list&maxresults=1000&{token}"
-    begin = time.perf_counter()
-    client.request("GET", target, headers={"x-ms-version": _version})
-    answer = client.getresponse()
-    body = answer.read()
-    elapsed = time.perf_counter() - begin
-    client.close()
-    assert answer.status == 200
-    assert body.count(b"<Blob>") == 1000
-    return elapsed
+def deletion(options: argparse.Namespace) -> None:
+    blob_many.deletion(options, sas())
 
 
 _parts: Final = {
     "small": small, "streams": streams, "contention": contention, "listing": listing,
+    "tags": tags, "deletion": deletion,
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +30,8 @@ class Peer(NamedTuple):
     queue: str
     table: str
     bus: str = ""
+    folder: Path | None = None
+    """Where it keeps what it has."""
 
 
 class Missing(Exception):  # noqa: N818
@@ -66,10 +68,19 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def etagere(
-    *, workers: int = 1, durability: str = "sync", services: str = "blob,queue,table"
+    *,
+    workers: int = 1,
+    durability: str = "sync",
+    services: str = "blob,queue,table",
+    prepare: Callable[[Path], None] | None = None,
 ) -> Iterator[Peer]:
-    """This server on its embedded store, durable unless told otherwise."""
+    """This server on its embedded store, durable unless told otherwise.
+
+    `prepare` fills the directory before the server has it.
+    """
     with tempfile.TemporaryDirectory(prefix="etagere-bench-") as folder:
+        if prepare is not None:
+            prepare(Path(folder))
         command = [
             sys.executable, "-m", "etagere", "serve", "--data", folder, "--ready-json",
             "--workers", str(workers), "--durability", durability, "--services", services,
@@ -84,7 +95,7 @@ def etagere(
         try:
             yield Peer(
                 "etagere", process, urls.get("blob", ""), urls.get("queue", ""),
-                urls.get("table", ""), urls.get("amqp", ""),
+                urls.get("table", ""), urls.get("amqp", ""), Path(folder),
             )  # fmt: skip
         finally:
             _end(process)

@@ -28,7 +28,7 @@ rows_per_request_max: Final = 20_000
 gathered_rows_max: Final = 4096
 """Of a range of values: more are not sorted for one page of results."""
 rare_rows_max: Final = 256
-"""What has no more rows than this is walked without looking for something rarer."""
+"""What has fewer rows than this is walked alone."""
 _containers_per_scan: Final = 256
 _rows_ahead_min: Final = 16
 _rows_ahead_max: Final = 512
@@ -221,22 +221,32 @@ async def _cursors(
     tx: ReadTx, home: Home, search: TagSearch, start: Moment, budget: _Budget
 ) -> list[_Cursor]:
     """Over what meets each comparison, but for those that hardly narrow the search."""
-    found: list[_Cursor] = []
-    ranges: list[Comparison] = []
-    for comparison in search.comparisons:
-        if comparison.operator == "=":
-            found.append(_rows_of(tx, home, comparison, budget))
-        else:
-            ranges.append(comparison)
+    equal = [each for each in search.comparisons if each.operator == "="]
+    ranges = [each for each in search.comparisons if each.operator != "="]
+    if len(search.comparisons) > 1 and (rare := await _rare(tx, home, equal, start)):
+        return [rare]  # and the others are looked up on the records
+    found: list[_Cursor] = [_rows_of(tx, home, each, budget) for each in equal]
     for limit in (rare_rows_max, gathered_rows_max):
-        if found and (not ranges or await _is_rare(tx, home, search, start)):
-            return found
         for comparison in list(ranges):
             rows = await tx.scan(home.part, *_range(home, comparison), limit=limit)
             if len(rows) < limit:
                 ranges.remove(comparison)
                 found.append(_Gathered([keys.tagged(key) for key, _ in rows]))
+        if len(found) > len(equal):
+            break
     return found
+
+
+async def _rare(tx: ReadTx, home: Home, equal: list[Comparison], start: Moment) -> _Gathered | None:
+    """What has some value, if that is left for few."""
+    for comparison in equal:
+        key, value = comparison.name, comparison.value
+        begin = keys.tag(home.generation, key, value, *start)
+        _, end = keys.tags_of_value(home.generation, key, value)
+        rows = await tx.scan(home.part, begin, end, limit=rare_rows_max)
+        if len(rows) < rare_rows_max:
+            return _Gathered([keys.tagged(key) for key, _ in rows])
+    return None
 
 
 def _rows_of(tx: ReadTx, home: Home, comparison: Comparison, budget: _Budget) -> _Rows:
@@ -247,18 +257,6 @@ def _rows_of(tx: ReadTx, home: Home, comparison: Comparison, budget: _Budget) ->
 
     _, end = keys.tags_of_value(home.generation, key, value)
     return _Rows(tx, home.part, end, row, budget)
-
-
-async def _is_rare(tx: ReadTx, home: Home, search: TagSearch, start: Moment) -> bool:
-    """Whether some value has few rows left."""
-    for comparison in search.comparisons:
-        if comparison.operator == "=":
-            key, value = comparison.name, comparison.value
-            begin = keys.tag(home.generation, key, value, *start)
-            _, end = keys.tags_of_value(home.generation, key, value)
-            if len(await tx.scan(home.part, begin, end, limit=rare_rows_max)) < rare_rows_max:
-                return True
-    return False
 
 
 async def _by_names(
