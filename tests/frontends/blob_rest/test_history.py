@@ -23,8 +23,9 @@ def versioned() -> Iterator[tuple[Server, RawClient]]:
     server.stop()
 
 
-def retain(raw: RawClient, days: int) -> None:
+def retain(raw: RawClient, days: int, more: str = "") -> None:
     inner = f"<Enabled>true</Enabled><Days>{days}</Days>" if days else "<Enabled>false</Enabled>"
+    inner += more
     body = (
         f"<StorageServiceProperties><DeleteRetentionPolicy>{inner}</DeleteRetentionPolicy>"
         "</StorageServiceProperties>"
@@ -151,6 +152,9 @@ def test_every_write_of_a_versioned_blob_makes_a_version(versioned) -> None:
     assert ids == sorted(set(ids))
     assert [raw("GET", path, versionid=name).body for name in ids] == [b"0", b"1", b"2", b"2"]
     assert raw("HEAD", path).headers["x-ms-version-id"] == ids[-1]
+    current = [raw("HEAD", path, versionid=name) for name in ids] + [raw("GET", path)]
+    shown = [reply.headers.get("x-ms-is-current-version") for reply in current]
+    assert shown == [None, None, None, "true", "true"]
     kinds = [entry[1:] for entry in entries(raw, "versions")]
     assert kinds == [("versionid",)] * 3 + [("versionid", "iscurrentversion")]
     assert raw("DELETE", path).status == 202
@@ -246,11 +250,13 @@ def test_without_retention_deleting_is_for_good(raw: RawClient, container: str) 
     assert raw("PUT", f"{container}/b", comp="undelete").status == 200
 
 
-def test_permanent_deletion() -> None:
-    server = Server(dataclasses.replace(development_account(), permanent_delete=True))
+@pytest.mark.parametrize("by_account", [True, False])
+def test_permanent_deletion(*, by_account: bool) -> None:
+    """It is allowed by the account's settings, or by the service's properties."""
+    server = Server(dataclasses.replace(development_account(), permanent_delete=by_account))
     raw = RawClient(server.port)
     raw("PUT", "/things", restype="container")
-    retain(raw, 7)
+    retain(raw, 7, "" if by_account else "<AllowPermanentDelete>true</AllowPermanentDelete>")
     raw.put_blob("/things/a", b"x")
     name = take(raw, "/things/a")
     early = raw("DELETE", "/things/a", deletetype="permanent", snapshot=name)

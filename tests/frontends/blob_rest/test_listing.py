@@ -1,11 +1,14 @@
 """List Blobs and List Containers: order, prefixes, delimiters, pages, includes, snapshots."""
 
+import dataclasses
 import re
 from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from etagere.services.common.accounts import development_account
 
 from .serving import RawClient, Reply, Server
 
@@ -188,3 +191,69 @@ def test_containers(server: Server, raw: RawClient) -> None:
 def test_listing_a_container_that_is_not_there(raw: RawClient) -> None:
     reply = raw("GET", "/none", restype="container", comp="list")
     assert (reply.status, reply.code) == (404, "ContainerNotFound")
+
+
+def test_starting_from_a_name(server: Server, container: str) -> None:
+    newer, older = (RawClient(server.port, version=v) for v in ("2026-02-06", "2025-11-05"))
+    for name in ("a", "b/1", "b/2", "c"):
+        newer.put_blob(f"{container}/{name}")
+    for query, names in (
+        ({"startFrom": "b"}, ["b/1", "b/2", "c"]),
+        ({"startFrom": "b/2"}, ["b/2", "c"]),
+        ({"startFrom": "b/2", "prefix": "b/"}, ["b/2"]),
+        ({"startFrom": "b", "delimiter": "/"}, ["> b/", "c"]),
+        ({"startFrom": "d"}, []),
+    ):
+        assert pages(newer, container, 1, **query) == names
+    assert pages(older, container, 1, startFrom="b") == ["a", "b/1", "b/2", "c"]
+    newer.close()
+    older.close()
+
+
+def test_system_containers_are_listed_on_request(raw: RawClient) -> None:
+    for name in ("$logs", "$root", "$web", "a-b", "$blobchangefeed"):
+        assert raw("PUT", f"/{name}", restype="container").status == 201
+
+    def names(**query: object) -> list[str]:
+        found: list[str] = []
+        at = ""
+        while True:
+            more = {"marker": at} if at else {}
+            reply = raw("GET", "/", comp="list", maxresults=1, **query, **more)
+            found += re.findall("<Name>(.*?)</Name>", reply.text)
+            at = marker(reply)
+            if not at:
+                return found
+
+    assert names() == ["$root", "$web", "a-b"]
+    assert names(include="system") == ["$blobchangefeed", "$logs", "$root", "$web", "a-b"]
+
+
+def test_last_accesses_are_tracked_where_the_account_says(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a")
+    assert "x-ms-last-access-time" not in raw("GET", f"{container}/a").headers
+    account = dataclasses.replace(development_account(), last_access_tracking=True)
+    server = Server(account)
+    tracking = RawClient(server.port)
+    tracking("PUT", "/things", restype="container")
+    written = tracking.put_blob("/things/a").headers["last-modified"]
+
+    def accessed() -> str:
+        listed = tracking("GET", "/things", restype="container", comp="list").text
+        head = tracking("HEAD", "/things/a").headers
+        assert f"<LastAccessTime>{head['x-ms-last-access-time']}</LastAccessTime>" in listed
+        return head["x-ms-last-access-time"]
+
+    assert accessed() == written
+    server.clock.advance(3600)
+    before = tracking("GET", "/things/a")
+    assert accessed() == written, "one note a day suffices"
+    server.clock.advance(86_400)
+    tracking("HEAD", "/things/a")
+    assert accessed() == written, "properties are not the content"
+    read = tracking("GET", "/things/a")
+    assert accessed() == read.headers["date"]
+    assert read.etag == before.etag
+    assert read.headers["last-modified"] == written
+    tracking.close()
+    server.stop()

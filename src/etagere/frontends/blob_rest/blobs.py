@@ -31,7 +31,7 @@ from etagere.kernel.lease import LeaseKind
 from etagere.kernel.lease_request import parse_lease_request
 from etagere.kernel.ranges import content_range, parse_read_range
 from etagere.kv.contract import Body, Tx
-from etagere.services.blob import blobs, history, page_blobs, properties, tags
+from etagere.services.blob import blobs, history, last_access, page_blobs, properties, tags
 from etagere.services.blob.guard import validators
 from etagere.services.blob.history import Snapshots
 from etagere.services.blob.records import BlobRecord, BlobType
@@ -48,7 +48,12 @@ async def _get(call: BlobCall) -> Response:
     digest = _range_digest(call, ranged=wanted is not None)
     download = await open_with_key(call, wanted)
     record, part = download.record, download.part
-    headers = encode.blob_headers(record, call.blobs.clock.now())
+    now = call.blobs.clock.now()
+    headers = encode.blob_headers(record, now)
+    if call.account.last_access_tracking:
+        headers.update(encode.last_access(record))
+    if last_access.is_worth_noting(record, now, tracked=call.account.last_access_tracking):
+        await _note(call, record)
     _override(call.grant.overrides, headers)
     headers["Content-Length"] = str(part.length)
     md5 = encode_base64(record.headers.md5) if record.headers.md5 else None
@@ -69,6 +74,11 @@ async def _get(call: BlobCall) -> Response:
     else:
         headers["x-ms-content-crc64"] = encode_base64(crc64nvme(data).to_bytes(8, "little"))
     return Response(206, headers, data)
+
+
+async def _note(call: BlobCall, record: BlobRecord) -> None:
+    where = call.where()
+    await call.blobs.write((where.part,), partial(last_access.note, where=where, etag=record.etag))
 
 
 def _range_digest(call: BlobCall, *, ranged: bool) -> str:
@@ -107,6 +117,8 @@ async def get_properties(call: BlobCall) -> Response:
     record = await _read(call)
     headers = encode.blob_headers(record, call.blobs.clock.now())
     headers.update(tier_headers(record, call.blobs.clock.now()))
+    if call.account.last_access_tracking:
+        headers.update(encode.last_access(record))
     _override(call.grant.overrides, headers)
     headers["Content-Length"] = str(record.size)
     if record.headers.md5:
@@ -226,7 +238,8 @@ async def _delete_permanently(call: BlobCall) -> Response:
     value = call.request.query["deletetype"]
     if value.lower() != "permanent":
         raise invalid_query("deletetype", value)
-    if not call.account.permanent_delete:
+    retention = call.properties.delete_retention
+    if not (call.account.permanent_delete or retention.allow_permanent_delete):
         raise Refused("InvalidOperation", status=409)
     where = call.where()
     await call.blobs.write((where.part,), partial(history.delete_permanently, where=where))

@@ -163,7 +163,7 @@ async def list_blobs(call: BlobCall) -> Response:
     request = call.request
     included = decode.includes(request)
     limit = max_results(request)
-    wanted = decode.list_blobs(request, included, limit)
+    wanted = decode.list_blobs(request, included, limit, call.version)
     part = call.part
     page = await call.blobs.read(partial(listing.list_blobs, part=part, wanted=wanted))
     query = request.query
@@ -184,6 +184,7 @@ async def list_blobs(call: BlobCall) -> Response:
         asked=asked,
         version=call.version,
         now=call.blobs.clock.now(),
+        tracked=call.account.last_access_tracking,
     )
     return Response(200, {"Content-Type": "application/xml"}, body)
 
@@ -204,6 +205,7 @@ async def list_containers(call: BlobCall) -> Response:
         marker=start,
         limit=listing.results_max if limit is None else limit,
         deleted="deleted" in included,
+        system="system" in included,
     )
     account = call.account.name
     page = await call.blobs.read(

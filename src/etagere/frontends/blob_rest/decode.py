@@ -174,8 +174,15 @@ def includes(request: Request, known: frozenset[str] = _includes) -> frozenset[s
     return found
 
 
-def list_blobs(request: Request, included: frozenset[str], limit: int | None) -> ListBlobs:
+start_from_since: Final = "2026-02-06"
+
+
+def list_blobs(
+    request: Request, included: frozenset[str], limit: int | None, version: str
+) -> ListBlobs:
     query = request.query
+    # Older versions do not know it, and ignore it like anything that they do not know.
+    start_from = query.get("startfrom", "") if version >= start_from_since else ""
     delimiter = query.get("delimiter", "")
     if delimiter and "snapshots" in included:
         raise invalid_query("include", query["include"], "Snapshots take no delimiter.")
@@ -185,7 +192,7 @@ def list_blobs(request: Request, included: frozenset[str], limit: int | None) ->
     return ListBlobs(
         prefix=query.get("prefix", ""),
         delimiter=delimiter,
-        start=_position(query.get("marker", ""), query.get("startfrom", "")),
+        start=_position(query.get("marker", ""), start_from),
         limit=results_max if limit is None else limit,
         snapshots="snapshots" in included,
         versions="versions" in included,

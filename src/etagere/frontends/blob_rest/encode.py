@@ -1,7 +1,7 @@
 """Blob results as headers and XML (Azure: 'Get Blob', 'List Blobs', 'List Containers')."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from etagere.base.clock import Timestamp
@@ -22,6 +22,7 @@ from etagere.frontends.common.paging import encode_marker
 from etagere.kernel.dates import format_http_date, format_iso
 from etagere.kernel.etag import bare, etag_of
 from etagere.kernel.lease import view_of
+from etagere.services.blob import last_access as last_accesses
 from etagere.services.blob.block_blobs import BlockList
 from etagere.services.blob.containers import ContainerEntry, ContainerPage
 from etagere.services.blob.guard import validators
@@ -115,6 +116,8 @@ def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
         headers.update(lease_headers(record, now))
         if record.version:
             headers["x-ms-version-id"] = format_iso(Timestamp(record.version))
+            if not record.earlier:
+                headers["x-ms-is-current-version"] = "true"
     if record.metadata:
         headers.update(metadata_headers(record.metadata))
     if record.tags:
@@ -130,6 +133,11 @@ def blob_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
         if record.sealed:
             headers["x-ms-blob-sealed"] = "true"
     return headers
+
+
+def last_access(record: BlobRecord) -> dict[str, str]:
+    """Of accounts that keep track of it."""
+    return {"x-ms-last-access-time": format_http_date(last_accesses.of(record))}
 
 
 def copy_headers(state: CopyState) -> dict[str, str]:
@@ -223,6 +231,7 @@ def list_blobs(
     asked: str,
     version: str,
     now: Timestamp,
+    tracked: bool,
 ) -> bytes:
     parts = [
         xml.declaration,
@@ -231,9 +240,8 @@ def list_blobs(
         asked,
         "<Blobs>",
     ]
-    parts += [
-        _entry(entry, included, version, now, versions=wanted.versions) for entry in page.entries
-    ]
+    look = _Look(included, version, now, wanted.versions, tracked)
+    parts += [_entry(entry, look) for entry in page.entries]
     marker = "" if page.next is None else encode_marker(page.next.name, page.next.moment)
     parts += ["</Blobs>", xml.element("NextMarker", marker), "</EnumerationResults>"]
     return "".join(parts).encode()
@@ -250,9 +258,19 @@ def _name(name: str, version: str) -> str:
     return f"<Name>{xml.escape(name)}</Name>"
 
 
-def _entry(
-    entry: Entry, included: frozenset[str], version: str, now: Timestamp, *, versions: bool
-) -> str:
+class _Look(NamedTuple):
+    """What a listing shows of its entries."""
+
+    included: frozenset[str]
+    version: str
+    now: Timestamp
+    versions: bool
+    tracked: bool
+    """Whether the account keeps track of last accesses."""
+
+
+def _entry(entry: Entry, look: _Look) -> str:
+    version = look.version
     match entry:
         case PrefixEntry(name):
             return f"<BlobPrefix>{_name(name, version)}</BlobPrefix>"
@@ -268,25 +286,23 @@ def _entry(
                 "</Properties></Blob>"
             )
         case BlobEntry():
-            return _blob(entry, included, version, now, versions=versions)
+            return _blob(entry, look)
 
 
-def _blob(
-    entry: BlobEntry, included: frozenset[str], version: str, now: Timestamp, *, versions: bool
-) -> str:
-    record = entry.record
-    parts = ["<Blob>", _name(entry.name, version)]
+def _blob(entry: BlobEntry, look: _Look) -> str:
+    record, included = entry.record, look.included
+    parts = ["<Blob>", _name(entry.name, look.version)]
     if record.deleted:
         parts.append("<Deleted>true</Deleted>")
     if record.snapshot:
         parts.append(xml.element("Snapshot", format_iso(Timestamp(record.snapshot))))
-    if record.version and versions:
+    if record.version and look.versions:
         parts.append(xml.element("VersionId", format_iso(Timestamp(record.version))))
         if entry.current:
             parts.append("<IsCurrentVersion>true</IsCurrentVersion>")
     parts += [
         "<Properties>",
-        _blob_properties(record, now, included),
+        _blob_properties(record, look),
         "</Properties>",
     ]
     if "metadata" in included:
@@ -327,9 +343,9 @@ def _incremental(state: CopyState) -> str:
     )
 
 
-def _blob_properties(record: BlobRecord, now: Timestamp, included: frozenset[str]) -> str:
+def _blob_properties(record: BlobRecord, look: _Look) -> str:
     """In the order in which the live service writes them."""
-    content = record.headers
+    content, now, included = record.headers, look.now, look.included
     text = (
         f"<Creation-Time>{format_http_date(Timestamp(record.created))}</Creation-Time>"
         f"<Last-Modified>{format_http_date(Timestamp(record.modified))}</Last-Modified>"
@@ -357,6 +373,8 @@ def _blob_properties(record: BlobRecord, now: Timestamp, included: frozenset[str
         text += seal_elements(record)
     if record.sealed:
         text += "<Sealed>true</Sealed>"
+    if look.tracked:
+        text += xml.element("LastAccessTime", format_http_date(last_accesses.of(record)))
     if record.immutability != mutable:
         text += immutability_elements(record.immutability, included)
     if record.deleted:

@@ -6,7 +6,7 @@ third (`keys`), which `following` names.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,9 @@ from etagere.services.blob.records import (
 from etagere.services.common.access_policy import StoredPolicy
 
 seconds_per_day = 86_400
+logs_container: Final = "$logs"
+service_containers: Final = frozenset({logs_container, "$blobchangefeed"})
+"""What the service itself writes to."""
 
 
 class Place(NamedTuple):
@@ -195,6 +198,8 @@ class ListContainers:
     marker: str = ""
     limit: int = 5000
     deleted: bool = False
+    system: bool = False
+    """Whether those that the service fills itself are listed as well."""
 
 
 class ContainerEntry(NamedTuple):
@@ -213,12 +218,11 @@ async def list_containers(tx: ReadTx, account: str, wanted: ListContainers) -> C
     part = keys.account_partition(account)
     begin, end = keys.directory(wanted.prefix)
     begin = max(begin, keys.directory_entry(wanted.marker))
-    rows = await tx.scan(part, begin, end, limit=wanted.limit + 1)
+    hidden = frozenset() if wanted.system else service_containers
+    rows = await tx.scan(part, begin, end, limit=wanted.limit + 1 + len(hidden))
+    names = [name for name in (keys.directory_name(key) for key, _ in rows) if name not in hidden]
     found = [
-        ContainerEntry(
-            keys.directory_name(key), await _record(tx, account, keys.directory_name(key))
-        )
-        for key, _ in rows
+        ContainerEntry(name, await _record(tx, account, name)) for name in names[: wanted.limit + 1]
     ]
     if wanted.deleted:
         found += await _deleted(tx, part, wanted)

@@ -101,7 +101,7 @@ async def keep_before_change(
 async def _keep_version(tx: Tx, home: Home, name: str, old: BlobRecord) -> None:
     # A blob from before versioning was turned on is named by the moment of its last change.
     moment = old.version or old.etag
-    version = msgspec.structs.replace(old, version=moment, lease=None)
+    version = msgspec.structs.replace(old, version=moment, lease=None, earlier=True)
     tx.put(home.part, keys.version(home.generation, name, moment), blobs.encode(version))
     tag_index.remember(tx, home, name, moment, old.tags)
 

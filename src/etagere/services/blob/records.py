@@ -163,6 +163,8 @@ class BlobRecord(msgspec.Struct, array_like=True):
     expires: int = 0
     page_map: PageMap | None = None
     """Where a page blob's bytes are: it has no pieces."""
+    earlier: bool = False
+    """Whether this is an earlier version."""
 
 
 class PendingCopy(msgspec.Struct, array_like=True):
