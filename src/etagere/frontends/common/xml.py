@@ -122,22 +122,31 @@ class _Builder:
         raise _Hostile("A document type declaration is not allowed.")
 
 
-_escapes: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord("\r"): "&#xD;"}
-_quoted: Final = {**_escapes, ord('"'): "&quot;", ord("\n"): "&#xA;", ord("\t"): "&#x9;"}
+_quoted: Final = {ord('"'): "&quot;", ord("\n"): "&#xA;", ord("\t"): "&#x9;"}
 
 declaration: Final = '<?xml version="1.0" encoding="utf-8"?>'
 
 
 def escape(text: str) -> str:
-    """Text between tags."""
-    if text.isalnum():
-        return text
-    return text.translate(_escapes)
+    """Text between tags.
+
+    Nearly none has anything to escape, and looking for a character is much faster than translating
+    them all: 0.3 us for a kilobyte of base64, not 10.
+    """
+    if "&" in text:
+        text = text.replace("&", "&amp;")
+    if "<" in text:
+        text = text.replace("<", "&lt;")
+    if ">" in text:
+        text = text.replace(">", "&gt;")
+    if "\r" in text:
+        text = text.replace("\r", "&#xD;")
+    return text
 
 
 def quote(text: str) -> str:
     """An attribute's value, without the quotes around it."""
-    return text.translate(_quoted)
+    return escape(text).translate(_quoted)
 
 
 def element(name: str, text: str | None) -> str:
