@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+from etagere.auth.failure import unauthenticated
 from etagere.auth.identity import anonymous
 from etagere.auth.need import PublicAccess, authorize
 from etagere.auth.stored_policy import StoredPolicy
@@ -24,7 +25,7 @@ from etagere.frontends.common.authentication import Authenticator, resource_name
 from etagere.frontends.common.call import Call, Target
 from etagere.frontends.common.errors import WireError
 from etagere.frontends.common.message import ClientGone, Request, Response
-from etagere.frontends.common.operations import Operation, OperationTable
+from etagere.frontends.common.operations import Operation, OperationTable, Resource
 from etagere.kernel.dates import format_http_date, format_iso
 from etagere.kv.contract import LimitExceeded, StoreClosed, StoreFull
 from etagere.services.common.accounts import Account, AccountDirectory
@@ -159,7 +160,15 @@ class Pipeline(Generic[C]):
         request, service = call.request, self._service
         self._choose_version(call)
         call.identity = await self._authenticator.identify(call, service)
-        operation = service.operations.find(request, call.target.resource)
+        try:
+            operation = service.operations.find(request, call.target.resource)
+        except Refused:
+            if call.identity is anonymous and call.target.resource is not Resource.WEBSITE:
+                # Who may do nothing is not told what there is to do.
+                raise unauthenticated(
+                    call.version, request.method, service=service.letter
+                ) from None
+            raise
         call.operation_name = operation.name
         _check_timeout(request)
         if call.version and call.version < operation.since:
