@@ -9,7 +9,9 @@ from etagere.services.bus.settlement import Held
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["add", "renew", "remove", "settle", "restore", "time", "back"]),
+        st.sampled_from(
+            ["add", "add run", "remove run", "renew", "remove", "settle", "restore", "time", "back"]
+        ),
         st.integers(0, 20),
     ),
     max_size=60,
@@ -24,10 +26,25 @@ def test_what_runs_out_is_what_should(steps, duration):
         if what == "add":
             made += 1
             held = Held(made, 1, 0, n, None, n % 2, None)
-            lock = Lock(new_custody(made.to_bytes(16, "big"), now, duration, n), held, None, None)
-            assert lock.custody.count == n
+            custody = new_custody(made.to_bytes(16, "big"), now, duration, n)
+            lock = Lock(custody.token, custody.until, held, None, None)
+            assert lock.custody == custody
             table.add(lock)
             locks.append(lock)
+        elif what == "add run":
+            run = []
+            for _ in range(n + 1):
+                made += 1
+                token = made.to_bytes(16, "big")
+                run.append(
+                    Lock(token, now + duration, Held(made, 1, 0, n, None, 0, None), None, None)
+                )
+            table.add_run([x.token for x in run], run)
+            locks += run
+        elif what == "remove run":
+            run = [x for x in locks if not x.held.state][:n]
+            table.remove_run(run)
+            locks = [x for x in locks if x not in run]
         elif what == "renew" and lock and table.good(lock.token, now):
             assert table.renew(lock, now, duration) == now + duration
         elif what == "remove" and lock:
@@ -44,6 +61,10 @@ def test_what_runs_out_is_what_should(steps, duration):
         expected = {x for x in locks if x.status is LockStatus.held and x.until <= now}
         good = {x for x in locks if x.status is LockStatus.held and x.until > now}
         assert {x for x in locks if table.good(x.token, now)} == good
+        tokens = [x.token for x in locks]
+        assert table.good_ones([*tokens, b"?"], now) == [table.good(x, now) for x in tokens] + [
+            None
+        ]
         assert set(table.run_out(now)) == expected
         later = [x.until for x in good]
         assert table.due <= min(later, default=table.due)

@@ -5,7 +5,6 @@ sinks; they turn its callbacks into AMQP without waiting for anything.
 """
 
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any, Final, Protocol
 
 from etagere.base.clock import Timestamp
@@ -122,6 +121,27 @@ class LinkHandler:
         self.wire.end(self, error)
 
 
+class Tickets(Sequence[tuple[int, int]]):
+    """Of the sends of a run: each delivery's id, or -1 if it came settled, and its bytes."""
+
+    __slots__ = ("_sizes", "bytes", "delivery_ids")
+
+    def __init__(
+        self, delivery_ids: Sequence[int] | None, sizes: Sequence[int], total: int
+    ) -> None:
+        self.delivery_ids = delivery_ids
+        self._sizes = sizes
+        self.bytes = total
+
+    @override
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        return (-1 if self.delivery_ids is None else self.delivery_ids[index]), self._sizes[index]
+
+
 class SenderLink(LinkHandler):
     """The client sends: the broker's `SenderSink`."""
 
@@ -187,8 +207,8 @@ class SenderLink(LinkHandler):
         self._under_way += len(sizes)
         self._under_way_bytes += size
         wire.held_bytes += size
-        numbers = repeat(-1, len(sizes)) if event.settled else event.delivery_ids
-        sender.send_each(messages, list(zip(numbers, sizes, strict=True)))
+        numbers = None if event.settled else event.delivery_ids
+        sender.send_each(messages, Tickets(numbers, sizes, size))
 
     def _messages(self, event: TransferReceived) -> list[Message]:
         if event.oversized:
@@ -234,19 +254,18 @@ class SenderLink(LinkHandler):
         wire.host.wake()
 
     def sent_each(self, tickets: Sequence[Any], refusal: Refused | None) -> None:
-        if refusal is not None or tickets[0][0] < 0:
+        if refusal is not None or not isinstance(tickets, Tickets):
             for ticket in tickets:
                 self.sent(ticket, refusal)
             return
         if self.sender is None:
             return
         wire = self.wire
-        delivery_ids, sizes = zip(*tickets, strict=True)
-        size = sum(sizes)
-        self._under_way -= len(sizes)
-        self._under_way_bytes -= size
-        wire.held_bytes -= size
-        wire.send(AcceptReceived(self.link, delivery_ids))
+        self._under_way -= len(tickets)
+        self._under_way_bytes -= tickets.bytes
+        wire.held_bytes -= tickets.bytes
+        if tickets.delivery_ids is not None:
+            wire.send(AcceptReceived(self.link, tickets.delivery_ids))
         if self.link.credit <= sender_credit >> 1:
             self.grant()
         wire.host.wake()

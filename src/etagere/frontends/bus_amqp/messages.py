@@ -200,6 +200,9 @@ def _take_annotations(message: Message) -> None:
 
 _usual: Final = struct.Struct(">12sI25sIHH8s30sq22sq32sq21sq")
 """Header and delivery count; lock token as a delivery annotation; four message annotations."""
+_usual_of_run: Final = struct.Struct(">12sI25sIHH8s30sq22sq32sq29s")
+_locked: Final = struct.Struct(">21sq")
+"""The same, with the end of the locks made once."""
 _split_token: Final = struct.Struct("<IHH8s").unpack
 
 _token_start: Final = b"\x00\x53\x71\xc1\x24\x02" + encode(lock_token) + b"\x98"
@@ -247,8 +250,8 @@ def write_heads(run: LockedRun) -> tuple[list[bytes], list[bytes]]:
     """`write_head` for each of a run; and their tails."""
     heads: list[bytes] = []
     tails: list[bytes] = []
-    until = run.locked_until // ticks_per_millisecond
-    pack, starts, split_token = _usual.pack, _header_starts, _split_token
+    locked = _locked.pack(_locked_start, run.locked_until // ticks_per_millisecond)
+    pack, starts, split_token = _usual_of_run.pack, _header_starts, _split_token
     for (number, message), token in zip(run.rows, run.tokens, strict=True):
         tails.append(message.tail)
         start = starts.get(message.header)
@@ -279,8 +282,7 @@ def write_heads(run: LockedRun) -> tuple[list[bytes], list[bytes]]:
                 message.enqueued_at // ticks_per_millisecond,
                 _original_start,
                 message.enqueued_number or number,
-                _locked_start,
-                until,
+                locked,
             )
         )
     return heads, tails

@@ -13,7 +13,7 @@ from etagere.protocols.amqp.links import Delivery, serial_mask
 from etagere.protocols.amqp.outbox import Outbox
 from etagere.protocols.amqp.outcomes import accepted_bytes
 from etagere.protocols.amqp.states import SessionState
-from etagere.protocols.amqp.transfer_out import pack_transfer
+from etagere.protocols.amqp.transfer_out import tag_bytes, transfer_packer
 
 _receiver: Final = True
 _mapped: Final = SessionState.mapped
@@ -46,18 +46,20 @@ class Batches:
         """How many could be written just so, up to the first that could not."""
         link = command.link
         session = link.session
-        channel, handle = session.channel, link.handle_bytes
+        packer = transfer_packer(session.channel, link.handle_bytes)
+        if packer is None:
+            return 0
+        pack, frame_bytes, fixed, tag_start, rest = packer
         frame_bytes_out = self._deliveries.frame_bytes_out
         unsettled, parts = session.unsettled, self._outbox.parts
         first = delivery_id = session.next_delivery_id
         for tag, head, tail in zip(command.tags, command.heads, command.tails, strict=True):
-            size = len(head) + len(tail)
-            frame = pack_transfer(channel, handle, delivery_id, tag, False, size)
-            if frame is None or window <= 0 or len(frame) + size > frame_bytes_out:
+            size = frame_bytes + len(head) + len(tail)
+            if window <= 0 or size > frame_bytes_out or len(tag) != tag_bytes:
                 break
             window -= 1
             unsettled[delivery_id] = Delivery(link, delivery_id, tag, tag)
-            parts += (frame, head, tail)
+            parts += (pack(size, fixed, delivery_id, tag_start, tag, rest), head, tail)
             delivery_id = (delivery_id + 1) & serial_mask
         count = (delivery_id - first) & serial_mask
         session.next_delivery_id = delivery_id

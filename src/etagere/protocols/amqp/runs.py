@@ -9,7 +9,7 @@ the usual way.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
@@ -98,7 +98,7 @@ class TransferShape:
 class AcceptedShape:
     """What dispositions that accept one delivery of ours look like."""
 
-    __slots__ = ("has_last", "prefix", "rest", "session", "settled", "size", "unpack")
+    __slots__ = ("has_last", "prefix", "rest", "session", "settled", "size", "unpack_each")
 
     def __init__(self, session: Session, settled: bool) -> None:
         self.session = session
@@ -110,7 +110,7 @@ class AcceptedShape:
         self.has_last = False
         self.size = 0
         """Of the frame."""
-        self.unpack: Unpack
+        self.unpack_each: Callable[[memoryview], Iterator[tuple[Any, ...]]]
 
     def learn(self, buffer: bytes, at: int, end: int) -> bool:
         """From a frame that was walked; False if its numbers may change their width."""
@@ -127,7 +127,7 @@ class AcceptedShape:
         make = _range_layout if self.has_last else _single_layout
         layout = make(len(self.prefix), len(self.rest))
         self.size = layout.size
-        self.unpack = layout.unpack_from
+        self.unpack_each = layout.iter_unpack
         return True
 
 
@@ -236,20 +236,21 @@ class Runs:
         if session.state is not _mapped or self._mapped.get(session.channel) is not session:
             self._accepted = None
             return at
-        unpack, size, has_last = shape.unpack, shape.size, shape.has_last
+        size, has_last = shape.size, shape.has_last
         prefix, rest, settled = shape.prefix, shape.rest, shape.settled
         unsettled = session.unsettled
         run: list[Delivery] = []
         link: Link | None = None
-        while length - at >= size:
-            fields = unpack(buffer, at)
-            number: int = fields[1]
-            if (
-                fields[0] != prefix
-                or fields[-1] != rest
-                or (has_last and (fields[3] != number or fields[2] != b"\x70"))
-            ):
-                break
+        whole = (length - at) // size * size
+        for fields in shape.unpack_each(memoryview(buffer)[at : at + whole]):
+            if has_last:
+                head, number, between, last, tail = fields
+                if head != prefix or tail != rest or last != number or between != b"\x70":
+                    break
+            else:
+                head, number, tail = fields
+                if head != prefix or tail != rest:
+                    break
             delivery = unsettled.get(number)
             if delivery is None:
                 break
@@ -260,7 +261,6 @@ class Runs:
             if settled:
                 del unsettled[number]
             run.append(delivery)
-            at += size
         if link is not None:
             self._events.append(DispositionReceived(link, run, accepted, settled))
-        return at
+        return at + size * len(run)

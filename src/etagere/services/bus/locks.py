@@ -35,7 +35,8 @@ settling: Final = LockStatus.settling
 
 
 class Lock(msgspec.Struct, eq=False):
-    custody: Custody[bytes]
+    token: bytes
+    until: Timestamp
     held: Held
     taker: Taker | None
     """None when it was locked without a link."""
@@ -46,22 +47,14 @@ class Lock(msgspec.Struct, eq=False):
     """Whether it is counted in its home's `returning`."""
 
     @property
-    def is_plain(self) -> bool:
-        """On an active message that lies in one row."""
-        return not self.held.state and self.held.rest is None
+    def custody(self) -> Custody[bytes]:
+        """As `kernel.message_lock` sees it."""
+        return Custody(self.token, self.until, self.held.count)
 
     @property
     def is_ending(self) -> bool:
         """Whether something on the way to the store will end it, and nothing else may."""
         return self.status is LockStatus.settling or self.status is LockStatus.committing
-
-    @property
-    def token(self) -> bytes:
-        return self.custody.token
-
-    @property
-    def until(self) -> Timestamp:
-        return self.custody.until
 
 
 def new_custody(token: bytes, now: Timestamp, duration: int, count: int) -> Custody[bytes]:
@@ -98,7 +91,7 @@ class LockTable:
         return self._due
 
     def add(self, lock: Lock) -> None:
-        token = lock.custody.token
+        token = lock.token
         self._put(token, lock)
         if lock.taker is not None:
             lock.taker.tokens.add(token)
@@ -124,7 +117,7 @@ class LockTable:
     def good_ones(self, tokens: Sequence[bytes], now: Timestamp) -> list[Lock | None]:
         """`good` for each: of a lock that was found by its token, only the time is in question."""
         return [
-            lock if lock is not None and lock.status is held and now < lock.custody.until else None
+            lock if lock is not None and lock.status is held and now < lock.until else None
             for lock in map(self._by_token.get, tokens)
         ]
 
@@ -132,12 +125,12 @@ class LockTable:
         """The full duration again."""
         token = lock.token
         del self._by_token[token]
-        lock.custody = extend(lock.custody, token, now, duration)
+        lock.until = extend(lock.custody, token, now, duration).until
         self._put(token, lock)  # now the youngest
         return lock.until
 
     def _put(self, token: bytes, lock: Lock) -> None:
-        until = lock.custody.until
+        until = lock.until
         if not self._by_token:
             self._in_order = True
         elif until < self._latest:
@@ -148,7 +141,7 @@ class LockTable:
         self._by_token[token] = lock
 
     def remove(self, lock: Lock) -> None:
-        token = lock.custody.token
+        token = lock.token
         del self._by_token[token]
         if lock.taker is not None:
             lock.taker.tokens.discard(token)
@@ -159,14 +152,14 @@ class LockTable:
         """`remove` for each, of active messages."""
         by_token = self._by_token
         for lock in locks:
-            token = lock.custody.token
+            token = lock.token
             del by_token[token]
             taker = lock.taker
             if taker is not None:
                 taker.tokens.discard(token)
 
     def holds(self, lock: Lock) -> bool:
-        return self._by_token.get(lock.custody.token) is lock
+        return self._by_token.get(lock.token) is lock
 
     def is_locked_aside(self, number: int) -> bool:
         """Whether somebody holds this deferred message."""

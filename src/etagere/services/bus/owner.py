@@ -153,17 +153,10 @@ class OwnerBase:
         tokens = self._draw_tokens(len(rows))
         locks: list[Lock] = []
         for (number, message), token in zip(rows, tokens, strict=True):
-            count = message.delivery_count
-            known = Held(
-                number,
-                message.size,
-                message.expires_at,
-                count,
-                message.session_id if sessioned else None,
-                0,
-                None,
-            )
-            locks.append(Lock(Custody(token, ends, count), known, taker, stream))
+            session_id = message.session_id if sessioned else None
+            size, expires_at, count = message.size, message.expires_at, message.delivery_count
+            known = Held(number, size, expires_at, count, session_id, 0, None)
+            locks.append(Lock(token, ends, known, taker, stream))
         self.locks.add_run(tokens, locks)
         taker.tokens.update(tokens)
         stream.outstanding += len(locks)
@@ -173,8 +166,9 @@ class OwnerBase:
         self, stream: Stream, taker: Taker, number: int, message: StoredMessage, now: Timestamp
     ) -> None:
         custody, until = self.take_custody(stream, now, message.delivery_count)
-        self.add_lock(Lock(custody, self._held(number, message), taker, stream))
-        self.deliveries.append((taker, delivery_of(number, message, custody.token, until)))
+        token = custody.token
+        self.add_lock(Lock(token, custody.until, self._held(number, message), taker, stream))
+        self.deliveries.append((taker, delivery_of(number, message, token, until)))
 
     def take_away(self, stream: Stream, taker: Taker, number: int, message: StoredMessage) -> None:
         """Receive-and-delete.
@@ -297,7 +291,8 @@ class OwnerBase:
     ) -> None:
         lock = self.good_lock(token, now)
         if lock is not None and type(outcome) is Complete:  # by far the commonest
-            if lock.is_plain and not (self.log.sessioned or self.doubtful):
+            plain = lock.held.rest is None and not lock.held.state
+            if plain and not (self.log.sessioned or self.doubtful):
                 self._complete(lock, ticket, answer)
             else:
                 self.end(lock, LockEnd.COMPLETED, outcome, ticket, answer)
@@ -331,7 +326,12 @@ class OwnerBase:
         done: list[Completed] = []
         for lock, token, ticket in zip(locks, tokens, tickets, strict=True):
             # The same token may come twice.
-            if lock is not None and lock.status is held and lock.is_plain:
+            if (
+                lock is not None
+                and lock.status is held
+                and lock.held.rest is None
+                and not lock.held.state
+            ):
                 lock.status = settling
                 done.append((lock, ticket, answer))
             else:
@@ -536,8 +536,9 @@ class OwnerBase:
         for number, message in rows:
             assert not self.locks.is_locked_aside(number)
             custody, until = self.take_custody(stream, now, message.delivery_count)
-            self.add_lock(Lock(custody, self._held(number, message), None, stream))
-            deliveries.append(delivery_of(number, message, custody.token, until))
+            token = custody.token
+            self.add_lock(Lock(token, custody.until, self._held(number, message), None, stream))
+            deliveries.append(delivery_of(number, message, token, until))
         return deliveries
 
     # ---- time and change
