@@ -175,14 +175,14 @@ Part = tuple[str, Callable[[int], Request], int, int, int]
 """What it is called, its requests, entities in each, requests in a round, and the status."""
 
 parts: Final[dict[str, Part]] = {
-    "batch-insert": ("Batch of 100 inserts, compact", _batch_insert, 100, 40, 202),
-    "batch-insert-python": ("Batch of 100 inserts, as Python", _batch_insert_python, 100, 40, 202),
-    "batch-upsert": ("Batch of 100 upserts, as Python", _batch_upsert, 100, 40, 202),
-    "batch-merge": ("Batch of 100 merges, as Python", _batch_merge, 100, 40, 202),
-    "insert": ("Insert", _insert, 1, 2000, 204),
-    "upsert": ("Insert Or Replace", _upsert, 1, 2000, 204),
-    "merge": ("Merge, If-Match: *", _merge, 1, 2000, 204),
-    "get": ("Get", _get, 1, 2000, 200),
+    "batch-insert": ("Batch of 100 inserts, compact", _batch_insert, 100, 8, 202),
+    "batch-insert-python": ("Batch of 100 inserts, as Python", _batch_insert_python, 100, 8, 202),
+    "batch-upsert": ("Batch of 100 upserts, as Python", _batch_upsert, 100, 8, 202),
+    "batch-merge": ("Batch of 100 merges, as Python", _batch_merge, 100, 8, 202),
+    "insert": ("Insert", _insert, 1, 400, 204),
+    "upsert": ("Insert Or Replace", _upsert, 1, 400, 204),
+    "merge": ("Merge, If-Match: *", _merge, 1, 400, 204),
+    "get": ("Get", _get, 1, 400, 200),
 }
 _clients: Final = 8
 
@@ -254,7 +254,7 @@ async def measure(names: list[str], rounds: int, *, profile: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.table_cpu")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument(
         "--profile", action="store_true", help="the event loop's thread, by cProfile"
     )

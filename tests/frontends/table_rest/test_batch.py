@@ -185,7 +185,8 @@ def test_an_answer_is_what_a_mime_parser_reads():
         Answer(204, {"ETag": "W/\"datetime'2021'\"", "DataServiceVersion": "1.0;"}, b""),
         Answer(201, {"Location": "http://h/é"}, b'{"a":1}', content_id="3"),
     ]
-    raw = batch.encode(answers, "token", is_change_set=True)
+    parts = [batch.encode_part(answer) for answer in answers]
+    raw = batch.encode(parts, "token", is_change_set=True)
     head = f"Content-Type: {batch.content_type('token')}\r\n\r\n".encode()
     message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + raw)
     assert message.is_multipart()
@@ -200,7 +201,8 @@ def test_an_answer_is_what_a_mime_parser_reads():
 
 
 def test_the_answer_to_a_query_has_no_change_set():
-    raw = batch.encode([Answer(200, {}, b"{}")], "t", is_change_set=False)
+    part = batch.encode_part(Answer(200, {}, b"{}"))
+    raw = batch.encode([part], "t", is_change_set=False)
     assert raw.count(b"--batchresponse_t") == 2
     assert b"changesetresponse" not in raw
     assert boundary_of(batch.content_type("t")) == "batchresponse_t"
@@ -260,3 +262,81 @@ def test_splitting_finds_what_searching_finds(data: st.DataObject):
     if split is None:
         return
     assert split == list(multipart._search(body, b"--b"))
+
+
+_heads = st.sampled_from(
+    [b"Content-Type: application/http", b"content-type: application/http; msgtype=request",
+     b"Content-Transfer-Encoding: binary", b"Content-ID: 3", b"Content-Type: text/plain", b"no"]
+)  # fmt: skip
+_urls = st.sampled_from(
+    [b"http://h:1/acct/People", b"/People", b"People", b"http://h/acct", b"/a/b/c", b"Tables",
+     b"People()?x=(PartitionKey='a',RowKey='b')", b"http://", b"/acct/People%28", b"People#x"]
+)  # fmt: skip
+_literals = st.sampled_from(
+    [b"", b"a", b"a-b.c~_9", b"it''s", b"%41", b"a b", b"')", b"\xe9", b"a:b"]
+)
+_keyed = st.builds(
+    lambda pk, rk: b"(PartitionKey='%b',RowKey='%b')" % (pk, rk), _literals, _literals
+)
+_lines = st.builds(
+    lambda method, url, keys, version: method + b" " + url + keys + version,
+    st.sampled_from([b"POST", b"put", b"MERGE", b"DELETE", b"G\nET", b""]),
+    _urls,
+    _keyed | st.sampled_from([b"", b"()", b"(RowKey='a',PartitionKey='b')", b"(PartitionKey='x"]),
+    st.sampled_from([b" HTTP/1.1", b" HTTP/1.0", b"", b"  HTTP/1.1 ", b" HTTP/1.1\n"]),
+)
+_fields = st.lists(
+    st.sampled_from(
+        [b"Accept: application/json", b"If-Match: *", b"Content-ID: 4", b"x", b": y", b"a: b", b"",
+         b"Content-Length: 5"]
+    ),
+    max_size=3,
+)  # fmt: skip
+
+
+@given(
+    st.lists(_heads, max_size=3), _lines, _fields, st.sampled_from([b"\r\n", b"\n", b"\r\n\r\n"]),
+    st.sampled_from([b"", b"{}", b"\r\n{}", b"\r\n\r\n", b'{"a":"\r\n\r\n"}']),
+)  # fmt: skip
+@settings(max_examples=1500)
+def test_the_short_way_reads_operations_as_the_long_way_does(
+    heads: list[bytes], line: bytes, fields: list[bytes], newline: bytes, body: bytes
+):
+    raw = newline.join([*heads, b""]) + b"\r\n" + newline.join([line, *fields]) + b"\r\n\r\n" + body
+
+    def outcome(read):
+        try:
+            found = read(raw, _account)
+        except Refused as refusal:
+            return refusal.code, refusal.message
+        if found is None:
+            return None
+        own = (found.method, found.target, found.raw_query, found.body, found.content_id)
+        return own, dict(found.headers)
+
+    short = outcome(batch._read_usual)
+    if short is not None:
+        assert short == outcome(batch._read_operation)
+
+
+_usual_heads = (
+    b"Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\nContent-ID: 0",
+    b"content-type: application/http\r\ncontent-transfer-encoding: binary",
+)
+_usual_lines = (
+    b"POST http://127.0.0.1:10002/acct/People HTTP/1.1",
+    b"PATCH http://127.0.0.1:10002/acct/People(PartitionKey='p',RowKey='00-1') HTTP/1.1",
+    b"DELETE https://acct.table.core.windows.net/People(PartitionKey='',RowKey='5') HTTP/1.1",
+)
+
+
+@pytest.mark.parametrize("head", _usual_heads)
+@pytest.mark.parametrize("line", _usual_lines)
+@pytest.mark.parametrize("body", [b"{}", b"\r\n{}", b"", b"\r\n"])
+def test_what_sdks_send_takes_the_short_way(head: bytes, line: bytes, body: bytes):
+    fields = b"If-Match: *\r\nContent-Length: 2\r\nx-ms-date: Thu, 19 Nov 2026 06:19:42 GMT"
+    raw = head + b"\r\n\r\n" + line + b"\r\n" + fields + b"\r\n\r\n" + body
+    found = batch._read_usual(raw, _account)
+    assert found is not None
+    assert found.target.table == "People"
+    assert found.headers["if-match"] == "*"

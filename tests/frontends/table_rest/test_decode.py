@@ -1,16 +1,13 @@
 """JSON bodies, query options, media types and tokens."""
 
-import json
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
 from etagere.frontends.table_rest import continuation, decode, media
 from etagere.frontends.table_rest.media import Metadata
 from etagere.services.table import filter_plan
-from etagere.services.table.entity import read_members
 from etagere.services.table.filter_parse import parse as parse_filter
 
 
@@ -18,56 +15,6 @@ def _refusal(call) -> str:
     with pytest.raises(Refused) as refusal:
         call()
     return refusal.value.code
-
-
-def test_an_entity():
-    body = decode.entity(
-        b'\xef\xbb\xbf {"PartitionKey":"p","RowKey":"r",'
-        b'"n@odata.type":"Edm.Int64","n":"5","x":1.0}\n'
-    )
-    assert (body.partition_key, body.row_key) == ("p", "r")
-    assert body.properties == {"n@odata.type": "Edm.Int64", "n": "5", "x": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b"", "InvalidInput"),
-        (b"{", "InvalidInput"),
-        (b"[]", "InvalidInput"),
-        (b"[[]]", "InvalidInput"),
-        (b"5", "InvalidInput"),
-        (b"null", "InvalidInput"),
-        (b'"x"', "InvalidInput"),
-        (b"{} {}", "InvalidInput"),
-        (b"{'a':1}", "InvalidInput"),
-        (b'{"a":NaN}', "InvalidInput"),
-        (b'{"a":Infinity}', "InvalidInput"),
-        (b'{"a":1e999}', "InvalidInput"),
-        (b'{"a":01}', "InvalidInput"),
-        (b'{"a":"\xff"}', "InvalidInput"),
-        (b'{"a":"\n"}', "InvalidInput"),
-        (b'{"a":' + b"9" * 10_000 + b"}", "InvalidInput"),
-        (b'{"a":' + b"[" * 100_000 + b"}", "InvalidInput"),
-        (b"{" * 100_000, "InvalidInput"),
-        (b'{"a":{}}', "InvalidInput"),
-        (b'{"a":{"b":1}}', "InvalidInput"),
-        (b'{"a":[1]}', "InvalidInput"),
-        (b'{"a":1,"a":1}', "DuplicatePropertiesSpecified"),
-        (b'{"a":1,"\\u0061":1}', "DuplicatePropertiesSpecified"),
-    ],
-)
-def test_bodies_that_are_refused(body: bytes, code: str):
-    assert _refusal(lambda: decode.entity(body)) == code
-
-
-@given(st.binary() | st.text().map(str.encode))
-@settings(max_examples=300)
-def test_any_body_is_read_or_refused(body: bytes):
-    try:
-        decode.entity(body)
-    except Refused:
-        return
 
 
 def test_table_names():
@@ -202,69 +149,3 @@ def test_content_types():
     assert _refusal(lambda: media.check_json("application/atom+xml")) == "AtomFormatNotSupported"
     for content_type in (None, "", "text/plain"):
         assert _refusal(lambda c=content_type: media.check_json(c)) == "MediaTypeNotSupported"
-
-
-_names = st.sampled_from(
-    [
-        "PartitionKey",
-        "RowKey",
-        "Timestamp",
-        "a",
-        "b",
-        "c",
-        "été",
-        "a-b",
-        "odata.etag",
-        "",
-        "x" * 256,
-    ]
-)
-_annotations = st.sampled_from(
-    ["a@odata.type", "b@odata.type", "PartitionKey@odata.type", "Timestamp@odata.type", "a@x",
-     "@odata.type", "z@odata.type"]
-)  # fmt: skip
-_values = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**33), 2**33), st.floats(allow_nan=False), st.text(),
-    st.sampled_from(["5", "-0", "2021-06-17T17:32:46.5000000Z", "NaN",
-                     "c9da6455-213d-42c9-9a79-3e9149a57833", "AAA=", -0.0, 0.0, [], {}, {"a": 1},
-                     "\ud800", 1e300]),
-)  # fmt: skip
-_types = st.sampled_from(
-    ["Edm.String", "Edm.Int64", "Edm.Double", "Edm.DateTime", "Edm.Guid", "Edm.Binary", "Edm.Int32",
-     "Edm.Boolean", "Edm.Other", 5, None]
-)  # fmt: skip
-_pairs = st.lists(st.tuples(_names, _values) | st.tuples(_annotations, _types), max_size=8)
-
-
-def _written(pairs: list[tuple[str, object]], comma: str, colon: str, *, ascii_only: bool) -> bytes:
-    def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=ascii_only, separators=(comma, colon))
-
-    inner = comma.join(f"{text(name)}{colon}{text(value)}" for name, value in pairs)
-    return ("{" + inner + "}").encode("utf-8", "surrogatepass")
-
-
-@given(_pairs, st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :")]), st.booleans())
-@settings(max_examples=800)
-def test_the_short_way_reads_what_the_long_way_reads(
-    pairs: list[tuple[str, object]], spacing: tuple[str, str], ascii_only: bool
-):
-    body = _written(pairs, *spacing, ascii_only=ascii_only)
-
-    def outcome(read):
-        try:
-            found = read()
-        except Refused:
-            return "refused"
-        kinds = [type(value) for value in found.properties.values()]
-        return found, list(found.properties), kinds, repr(found)
-
-    assert outcome(lambda: decode.entity(body)) == outcome(
-        lambda: read_members(decode.members(body))
-    )
-
-
-@pytest.mark.parametrize("body", [b'{"a":1,"b":"x"}', b'{"a": 1, "b": "x"}', b' {"a":1}\r\n'])
-def test_what_sdks_write_takes_the_short_way(body: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decode, "members", None)
-    assert decode.entity(body).properties["a"] == 1

@@ -24,7 +24,7 @@ _own = read_members(
         ("Odd", "NaN"),
     ]
 ).properties
-_entity = Stored("p'1", "r 2", _stamp, encode("p'1", "r 2", _own))
+_entity = Stored("p'1", "r 2", _stamp, encode(_own))
 _bare = Stored("p", "", _stamp, b"")
 _segment = "T(PartitionKey='p''1',RowKey='r%202')"
 

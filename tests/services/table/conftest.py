@@ -11,7 +11,7 @@ from etagere.kv.engines.memory import MemoryEngine
 from etagere.services.table import entities, query, tables
 from etagere.services.table.check import TableChecker
 from etagere.services.table.entities import Change, Stored, Write, write_of
-from etagere.services.table.entity import decode, read_members
+from etagere.services.table.entity import decode, encode, read_members
 from etagere.services.table.filter_parse import parse
 from etagere.services.table.filter_plan import before, plan
 from etagere.services.table.query import Page, Query
@@ -60,7 +60,9 @@ class Tables:
         self, name: str, change: Change, pk: str, rk: str, if_match: str | None = None, **values
     ) -> int:
         own = read_members(list(values.items())).properties
-        return await self.write(name, write_of(change, pk, rk, if_match=if_match, properties=own))
+        return await self.write(
+            name, write_of(change, pk, rk, if_match=if_match, fragment=encode(own))
+        )
 
     async def transact(self, name: str, batch: list[Write]) -> list[int]:
         part = self.place(name).part

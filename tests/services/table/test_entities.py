@@ -1,13 +1,16 @@
 """The seed's table of entity operations, on a strict store."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
-from etagere.services.table.entities import Change, check_group, write_of
-from etagere.services.table.entity import read_members
+from etagere.kv.engines.memory import MemoryEngine
+from etagere.services.table.entities import Change, at_index, check_group, write_of
+from etagere.services.table.entity import encode, read_members
 from etagere.services.table.etag import etag_of, parse_if_match
 
-from .conftest import Tables
+from .conftest import SetClock, Tables
 
 
 async def _refusal(awaitable) -> Refused:
@@ -78,7 +81,9 @@ async def test_replacing_drops_what_was_there(store: Tables):
 async def test_merging_changes_types_and_keeps_the_rest(store: Tables):
     await store.change("People", Change.INSERT, "p", "r", a=1, b=2)
     own = read_members([("a", "9"), ("a@odata.type", "Edm.Int64"), ("b", None)]).properties
-    await store.write("People", write_of(Change.MERGE, "p", "r", if_match="*", properties=own))
+    await store.write(
+        "People", write_of(Change.MERGE, "p", "r", if_match="*", fragment=encode(own))
+    )
     assert await store.values("People", "p", "r") == {
         "a@odata.type": "Edm.Int64",
         "a": "9",
@@ -154,10 +159,10 @@ async def test_a_batch_does_everything(store: Tables):
     stamps = await store.transact(
         "People",
         [
-            write_of(Change.INSERT, "p", "new", properties={"n": 1}),
-            write_of(Change.MERGE, "p", "old", if_match="*", properties={"n": 2}),
+            write_of(Change.INSERT, "p", "new", fragment=encode({"n": 1})),
+            write_of(Change.MERGE, "p", "old", if_match="*", fragment=encode({"n": 2})),
             write_of(Change.DELETE, "p", "gone", if_match=_match(gone)),
-            write_of(Change.REPLACE, "p", "upsert", properties={"n": 3}),
+            write_of(Change.REPLACE, "p", "upsert", fragment=encode({"n": 3})),
         ],
     )
     assert stamps[2] == 0
@@ -208,3 +213,65 @@ def test_what_is_no_group_is_refused_with_the_index():
     assert _group_refusal([inserts[0], inserts[1], inserts[0]]) == ("InvalidDuplicateRow", "2")
     other = write_of(Change.INSERT, "q", "r")
     assert _group_refusal([inserts[0], other]) == ("CommandsInBatchActOnDifferentPartitions", "1")
+
+
+_some_writes = st.lists(
+    st.tuples(
+        st.sampled_from(list(Change)),
+        st.sampled_from([f"r{n}" for n in range(12)]),
+        st.sampled_from([None, "*", "current", "stale"]),
+    ),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda each: each[1],
+)
+
+
+@given(
+    st.sets(st.integers(0, 11), max_size=12),
+    _some_writes,
+    st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+async def test_a_batch_is_what_its_changes_are_one_after_the_other(
+    there: set[int], changes: list[tuple[Change, str, str | None]], crowded: bool
+):
+    """However a batch looks for what is there; in a crowded partition it looks differently."""
+    outcomes = []
+    for together in (True, False):
+        clock = SetClock()
+        store = Tables(MemoryEngine(clock, strict=False), clock)
+        await store.create("People")
+        stamps = {f"r{n}": await store.change("People", Change.INSERT, "p", f"r{n}", a=n)
+                  for n in sorted(there)}  # fmt: skip
+        if crowded:
+            for n in range(12):
+                await store.change("People", Change.INSERT, "p", f"r{n}+", a=n)
+        batch = []
+        for change, row_key, condition in changes:
+            if_match = condition
+            if condition == "current":
+                if_match = _match(stamps.get(row_key, 1))
+            elif condition == "stale":
+                if_match = _match(1)
+            if change is Change.INSERT:
+                if_match = None
+            elif change is Change.DELETE and if_match is None:
+                if_match = "*"
+            own = encode({"b": len(batch)})
+            batch.append(write_of(change, "p", row_key, if_match=if_match, fragment=own))
+        try:
+            if together:
+                await store.transact("People", batch)
+            else:
+                for index, each in enumerate(batch):
+                    try:
+                        await store.write("People", each)
+                    except Refused as refused:
+                        raise at_index(refused, index) from None
+        except Refused as refused:
+            outcomes.append((refused.code, dict(refused.details)))
+            continue
+        (page,) = await store.pages("People")
+        outcomes.append([(e.row_key, e.fragment) for e in page])
+    assert outcomes[0] == outcomes[1]

@@ -3,7 +3,14 @@
 import pytest
 
 from etagere.base.errors import Refused
-from etagere.services.table.entity import encode, merge, properties_max, read_members, size_of
+from etagere.services.table.entity import (
+    check_size,
+    encode,
+    merge,
+    properties_max,
+    read_members,
+    size_of,
+)
 from etagere.services.table.names import check_key, check_property_name, check_table_name
 
 
@@ -177,10 +184,10 @@ def test_an_entity_of_a_mebibyte_is_too_large():
     room = 1024 * 1024 - size_of("p", "r", dict(base)) - 8 - 6 - 4
     fits = dict([*base, ("q00", "x" * (room // 2))])
     assert size_of("p", "r", fits) == 1024 * 1024
-    encode("p", "r", fits)
+    check_size("p", "r", encode(fits))
     over = dict([*base, ("q00", "x" * (room // 2 + 1))])
-    assert _refusal(lambda: encode("p", "r", over)) == "EntityTooLarge"
+    assert _refusal(lambda: check_size("p", "r", encode(over))) == "EntityTooLarge"
 
 
 def test_lone_surrogates_are_refused():
-    assert _refusal(lambda: encode("p", "r", {"a": "\ud800"})) == "InvalidInput"
+    assert _refusal(lambda: encode({"a": "\ud800"})) == "InvalidInput"

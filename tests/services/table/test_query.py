@@ -8,7 +8,7 @@ from etagere.auth.key_range import KeyRange as SignedRange
 from etagere.kv.contract import ReadTx
 from etagere.services.table import query
 from etagere.services.table.entities import Change, write_of
-from etagere.services.table.entity import read_members
+from etagere.services.table.entity import encode, read_members
 from etagere.services.table.filter_parse import parse
 from etagere.services.table.filter_plan import plan
 from etagere.services.table.query import Query
@@ -27,7 +27,7 @@ async def _filled(table: list[Entity]) -> Tables:
     await store.create("People")
     for entity in table:
         own = read_members(list(entity.members.items())).properties
-        wanted = write_of(Change.INSERT, entity.partition_key, entity.row_key, properties=own)
+        wanted = write_of(Change.INSERT, entity.partition_key, entity.row_key, fragment=encode(own))
         await store.write("People", wanted)
     return store
 
@@ -80,7 +80,7 @@ async def _grid(store: Tables, partitions: int, rows: int) -> None:
     for p in range(partitions):
         for begin in range(0, rows, 100):
             batch = [
-                write_of(Change.INSERT, f"p{p:03}", f"r{r:05}", properties={"n": r})
+                write_of(Change.INSERT, f"p{p:03}", f"r{r:05}", fragment=encode({"n": r}))
                 for r in range(begin, min(begin + 100, rows))
             ]
             await store.transact("People", batch)

@@ -11,20 +11,14 @@ from etagere.base.errors import Refused
 from etagere.frontends.table_rest import continuation
 from etagere.services.table import filter_plan
 from etagere.services.table.edm import invalid_input
-from etagere.services.table.entity import EntityBody, read_members
 from etagere.services.table.filter_parse import Condition
 from etagere.services.table.filter_parse import parse as parse_filter
 from etagere.services.table.filter_plan import Position
 from etagere.services.table.query import page_entities_max
-from etagere.services.table.shape import read_usual
+from etagere.services.table.shape import members_written
 
 select_names_max: Final = 1024
-usual_bytes_max: Final = 16 * 1024
-"""No text in so short a body is longer than a string property can be."""
-
-_white_space: Final = b" \t\r\n"
 _fast_decode: Final = msgspec.json.Decoder(dict[str, object]).decode
-_fast_encode: Final = msgspec.json.Encoder().encode
 
 _unsupported_options: Final = ("$orderby", "$skip", "$inlinecount", "$expand", "$count", "$apply")
 
@@ -51,30 +45,17 @@ def members(body: bytes) -> list[tuple[str, object]]:
     return cast("list[tuple[str, object]]", decoded)
 
 
-def entity(body: bytes) -> EntityBody:
-    if len(body) <= usual_bytes_max:
-        own = _usual(body.strip(_white_space))
-        found = None if own is None else read_usual(own)
-        if found is not None:
-            return found
-    return read_members(members(body))
+def members_once(body: bytes) -> dict[str, object] | None:
+    """The members of the object that a body is, if it is plain that none is there twice.
 
-
-def _usual(body: bytes) -> dict[str, object] | None:
-    """The object that a body is, if it is written as SDKs write theirs; else nothing.
-
-    This decoder is four times as fast and keeps only the last of members with one name.  So what it
-    found is written again, as JavaScript and as Python do it: only if nothing was lost can that be
-    the body, byte for byte.
+    This decoder is four times as fast and keeps only the last of members with one name, so their
+    number has to be what can be counted.
     """
     try:
         own = _fast_decode(body)
-    except (ValueError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    again = _fast_encode(own)
-    if again != body and msgspec.json.format(again, indent=0) != body:
-        return None
-    return own
+    return own if members_written(body) == len(own) else None
 
 
 def table_name(body: bytes) -> str:

@@ -59,7 +59,7 @@ class EntityWriter:
         self._select = select
         projection = "" if select is None else "&$select=" + ",".join(select)
         self._feed_context = f"{endpoint}$metadata#{table}{projection}"
-        self._entity_context = f"{endpoint}$metadata#{table}/@Element{projection}"
+        self._entity_context = _encode(f"{endpoint}$metadata#{table}/@Element{projection}")
         self._partition_key = ""
         self._partition_json = b'""'
         self._second = -1
@@ -79,7 +79,7 @@ class EntityWriter:
         own = self._write(entity)
         if self._metadata is Metadata.NONE:
             return own
-        context = b'{"odata.metadata":' + _encode(self._entity_context)
+        context = b'{"odata.metadata":' + self._entity_context
         return context + (b"}" if own == b"{}" else b"," + own[1:])
 
     def _write(self, entity: Stored) -> bytes:

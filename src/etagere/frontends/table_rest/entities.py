@@ -5,6 +5,7 @@ from functools import partial
 from etagere.base.errors import Refused
 from etagere.frontends.common.message import Response
 from etagere.frontends.table_rest import continuation, decode, writing
+from etagere.frontends.table_rest.bodies import reader_of
 from etagere.frontends.table_rest.call import TableCall, json_body_bytes_max, json_response
 from etagere.frontends.table_rest.encode import EntityWriter
 from etagere.services.table import entities
@@ -53,14 +54,13 @@ async def get(call: TableCall) -> Response:
 async def write(call: TableCall) -> Response:
     """Insert, update, merge, delete and both upserts."""
     body = await call.request.body.read(json_body_bytes_max)
-    part = call.part
-    request = call.request
-    wanted = writing.read(request.method, call.path, request.headers, body, call.version)
-    check_covered(call, wanted.write.partition_key, wanted.write.row_key)
-    stamp = await call.tables.write(
-        (part,), partial(entities.write, part=part, wanted=wanted.write)
-    )
-    reply = writing.reply(wanted, stamp, call.endpoint, call.account.name)
+    part, path, request = call.part, call.path, call.request
+    manner = writing.manner_of(request.method, path.kind, request.headers, call.version)
+    reader = reader_of(call.account.name, path.table.lower())
+    wanted = writing.read(manner, path.partition_key, path.row_key, body, reader)
+    check_covered(call, wanted.partition_key, wanted.row_key)
+    stamp = await call.tables.write((part,), partial(entities.write, part=part, wanted=wanted))
+    reply = writing.reply(manner, wanted, stamp, path.table, call.endpoint, call.account.name)
     return Response(reply.status, reply.headers, reply.body)
 
 

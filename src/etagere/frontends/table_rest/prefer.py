@@ -5,7 +5,7 @@ from typing import Final
 
 from etagere.frontends.common.message import Request
 
-_no_content: Final = "return-no-content"
+no_content: Final = "return-no-content"
 _content: Final = "return-content"
 
 
@@ -13,13 +13,13 @@ def preference(headers: Mapping[str, str]) -> str | None:
     """Which of the two preferences that tables know was asked for."""
     for item in headers.get("prefer", "").split(","):
         name = item.strip().lower()
-        if name in (_no_content, _content):
+        if name in (no_content, _content):
             return name
     return None
 
 
 def wants_content(request: Request) -> bool:
-    return preference(request.headers) != _no_content
+    return preference(request.headers) != no_content
 
 
 def applied(request: Request) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Batches over HTTP (Azure: 'Performing entity group transactions')."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
 
 from etagere.auth import needs
 from etagere.auth.identity import SasIdentity
@@ -9,22 +10,39 @@ from etagere.auth.need import Grant, Need, authorize
 from etagere.auth.request import ResourceName
 from etagere.auth.sas_token import SasKind
 from etagere.base.errors import Refused
+from etagere.frontends.common import multipart
 from etagere.frontends.common.message import Request, Response
 from etagere.frontends.common.operations import Resource
 from etagere.frontends.table_rest import batch, entities, media, writing
 from etagere.frontends.table_rest.batch import Answer, BatchOperation
+from etagere.frontends.table_rest.bodies import reader_of
 from etagere.frontends.table_rest.call import (
     TableCall,
     TableTarget,
     json_body_bytes_max,
     reply_headers,
 )
+from etagere.frontends.table_rest.parts import PartWriter
 from etagere.frontends.table_rest.path import Kind
-from etagere.frontends.table_rest.writing import Wanted
+from etagere.frontends.table_rest.writing import Manner
 from etagere.services.table import keys
 from etagere.services.table.edm import invalid_input
-from etagere.services.table.entities import at_index, check_group, index_detail, transact
+from etagere.services.table.entities import (
+    Write,
+    at_index,
+    check_group,
+    index_detail,
+    transact,
+)
 from etagere.services.table.names import check_table_name
+
+manners_remembered: Final = 512
+
+
+class _Change(NamedTuple):
+    manner: Manner
+    write: Write
+    content_id: str | None
 
 
 async def run(call: TableCall) -> Response:
@@ -32,74 +50,92 @@ async def run(call: TableCall) -> Response:
     found = batch.parse(call.header("content-type"), body, call.account.name)
     token = call.tables.entropy.uuid()
     if found.is_change_set:
-        answers = await _change_set(call, found.operations)
+        parts = await _change_set(call, found.operations)
     else:
-        answers = [await _query(call, found.operations[0])]
+        parts = [batch.encode_part(await _query(call, found.operations[0]))]
     return Response(
         202,
         {**reply_headers, "Content-Type": batch.content_type(token), "DataServiceVersion": "3.0;"},
-        batch.encode(answers, token, is_change_set=found.is_change_set),
+        batch.encode(parts, token, is_change_set=found.is_change_set),
     )
 
 
 async def _change_set(
     call: TableCall, operations: Sequence[BatchOperation | Refused]
-) -> list[Answer]:
-    """One answer for each operation, or the one of the operation that failed."""
+) -> list[bytes]:
+    """The answer to each operation, or that to the one which failed."""
     try:
-        wanted = _read_all(call, operations)
+        table, changes = _read_all(call, operations)
     except Refused as refused:
-        return [await _failure(call, operations, refused)]
-    # Whoever may not do one of the operations gets no batch at all, and no 202.
-    grants: dict[Need, Grant] = {}
-    for each in wanted:  # all of one table
-        grant = grants.get(each.need)
-        if grant is None:
-            grant = grants[each.need] = _authorize(call, each.need, each.table)
-        if not grant.key_range.covers(each.write.partition_key, each.write.row_key):
-            raise Refused("AuthorizationFailure")
-    part = keys.table_partition(call.account.name, wanted[0].table)
-    writes = [each.write for each in wanted]
+        return [batch.encode_part(await _failure(call, operations, refused))]
+    _authorize_all(call, table, changes)
+    part = keys.table_partition(call.account.name, table)
+    writes = [change.write for change in changes]
     try:
         stamps = await call.tables.write((part,), partial(transact, part=part, batch=writes))
     except Refused as refused:
-        return [await _failure(call, operations, refused)]
-    answers = []
-    for operation, each, stamp in zip(operations, wanted, stamps, strict=True):
-        assert isinstance(operation, BatchOperation)
-        reply = writing.reply(each, stamp, call.endpoint, call.account.name)
-        answers.append(Answer(reply.status, reply.headers, reply.body, operation.content_id))
-    return answers
+        return [batch.encode_part(await _failure(call, operations, refused))]
+    write_part = PartWriter(call.endpoint, call.account.name, table).write
+    return [
+        write_part(manner, write, stamp, content_id)
+        for (manner, write, content_id), stamp in zip(changes, stamps, strict=True)
+    ]
 
 
-def _read_all(call: TableCall, operations: Sequence[BatchOperation | Refused]) -> list[Wanted]:
-    """Every operation, as one group; a refusal carries the index of the one it is about."""
-    found: list[Wanted] = []
-    for index, operation in enumerate(operations):
-        try:
-            wanted = _read(call, operation)
-            _check_same_table(wanted, found)
-        except Refused as refused:
-            raise at_index(refused, index) from None
-        found.append(wanted)
-    check_group([each.write for each in found])
-    return found
+def _read_all(
+    call: TableCall, operations: Sequence[BatchOperation | Refused]
+) -> tuple[str, list[_Change]]:
+    """The table, and every change, as one group; a refusal carries the index of its operation."""
+    changes: list[_Change] = []
+    table, version = "", call.version
+    reader = None
+    try:
+        for operation in operations:
+            if isinstance(operation, Refused):
+                raise operation
+            target = operation.target
+            manner = _manner(operation.method, target.kind, operation.fields, version)
+            if reader is None:
+                check_table_name(target.table)
+                table = target.table
+                reader = reader_of(call.account.name, table.lower())
+            elif target.table != table:
+                _check_same_table(target.table, table)
+            write = writing.read(
+                manner, target.partition_key, target.row_key, operation.body, reader
+            )
+            changes.append(_Change(manner, write, operation.content_id))
+    except Refused as refused:
+        raise at_index(refused, len(changes)) from None
+    check_group([change.write for change in changes])
+    return table, changes
 
 
-def _check_same_table(wanted: Wanted, others: Sequence[Wanted]) -> None:
-    if others and wanted.table.lower() != others[0].table.lower():
+# The operations of a batch mostly have the same headers, and so have the batches of a client.
+@lru_cache(maxsize=manners_remembered)
+def _manner(method: str, kind: Kind, fields: bytes, version: str) -> Manner:
+    headers = multipart.headers_of(fields)
+    method = writing.effective_method(method, headers)
+    if method == "GET":
+        raise invalid_input("A change set cannot hold a query.")
+    return writing.manner_of(method, kind, headers, version)
+
+
+def _check_same_table(name: str, table: str) -> None:
+    check_table_name(name)
+    if name.lower() != table.lower():
         raise Refused("CommandsInBatchActOnDifferentPartitions")
 
 
-def _read(call: TableCall, operation: BatchOperation | Refused) -> Wanted:
-    if isinstance(operation, Refused):
-        raise operation
-    if operation.target.kind in (Kind.ENTITY, Kind.ENTITIES):
-        check_table_name(operation.target.table)
-    method = writing.effective_method(operation.method, operation.headers)
-    if method == "GET":
-        raise invalid_input("A change set cannot hold a query.")
-    return writing.read(method, operation.target, operation.headers, operation.body, call.version)
+def _authorize_all(call: TableCall, table: str, changes: Sequence[_Change]) -> None:
+    """Whoever may not do one of the operations gets no batch at all, and no 202."""
+    grants: dict[int, Grant] = {}  # by identity: a need's hash takes longer than all else here
+    for manner, write, _ in changes:
+        grant = grants.get(id(manner.need))
+        if grant is None:
+            grant = grants[id(manner.need)] = _authorize(call, manner.need, table)
+        if not grant.key_range.covers(write.partition_key, write.row_key):
+            raise Refused("AuthorizationFailure")
 
 
 def _authorize(call: TableCall, need: Need, table: str) -> Grant:

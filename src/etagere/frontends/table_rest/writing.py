@@ -11,12 +11,13 @@ import msgspec
 from etagere.auth import needs
 from etagere.auth.need import Need
 from etagere.base.errors import Refused, missing_header
-from etagere.frontends.table_rest import decode, media
+from etagere.frontends.table_rest import media
+from etagere.frontends.table_rest.bodies import EntityReader
 from etagere.frontends.table_rest.call import reply_headers
 from etagere.frontends.table_rest.encode import EntityWriter, entity_segment
 from etagere.frontends.table_rest.media import Metadata
-from etagere.frontends.table_rest.path import Kind, TablePath
-from etagere.frontends.table_rest.prefer import preference
+from etagere.frontends.table_rest.path import Kind
+from etagere.frontends.table_rest.prefer import no_content, preference
 from etagere.services.table.edm import invalid_input
 from etagere.services.table.entities import Change, Stored, Write, write_of
 from etagere.services.table.etag import etag_of, parse_if_match
@@ -25,11 +26,11 @@ upserts_since: Final = "2011-08-18"
 _tunnelled: Final = frozenset({"MERGE", "PATCH", "PUT", "DELETE", "GET"})
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A change to an entity of a table, and how the client wants it answered."""
+class Manner(msgspec.Struct, frozen=True, gc=False):
+    """What a request's method and headers say of the change that it makes."""
 
-    table: str
-    write: Write
+    change: Change
+    if_match: str | None
     need: Need
     level: Metadata
     prefer: str | None
@@ -55,67 +56,52 @@ def effective_method(method: str, headers: Mapping[str, str]) -> str:
     return tunnelled.strip().upper()
 
 
-def read(
-    method: str, path: TablePath, headers: Mapping[str, str], body: bytes, version: str
-) -> Wanted:
-    """What a request with this (effective) method on an entity or a table wants changed."""
-    match method, path.kind:
+def manner_of(method: str, kind: Kind, headers: Mapping[str, str], version: str) -> Manner:
+    """How a request with this (effective) method changes an entity of a table."""
+    match method, kind:
         case "POST", Kind.ENTITIES:
-            write, need = _insert(headers, body), needs.entity_insert
+            media.check_json(headers.get("content-type"))
+            level = media.choose(headers.get("accept"), version)
+            return Manner(Change.INSERT, None, needs.entity_insert, level, preference(headers))
         case "PUT", Kind.ENTITY:
-            write, need = _change(Change.REPLACE, path, headers, body)
+            change = Change.REPLACE
         case (("MERGE" | "PATCH"), Kind.ENTITY):
-            write, need = _change(Change.MERGE, path, headers, body)
+            change = Change.MERGE
         case "DELETE", Kind.ENTITY:
-            write, need = _delete(path, headers), needs.entity_delete
+            change = Change.DELETE
         case _:
             raise Refused("NotImplemented")
-    if need is needs.entity_upsert and version < upserts_since:
+    if change is not Change.DELETE:
+        media.check_json(headers.get("content-type"))
+    if_match = _if_match(headers)
+    if if_match is None and (change is Change.DELETE or version < upserts_since):
         raise missing_header("If-Match")
+    need = needs.entity_upsert if if_match is None else needs.entity_update
+    if change is Change.DELETE:
+        need = needs.entity_delete
     # What has no body in its answer may be accepted in any form.
-    level = (
-        media.choose(headers.get("accept"), version)
-        if write.change is Change.INSERT
-        else Metadata.MINIMAL
-    )
-    return Wanted(path.table, write, need, level, preference(headers))
+    return Manner(change, if_match, need, Metadata.MINIMAL, None)
 
 
-def _insert(headers: Mapping[str, str], body: bytes) -> Write:
-    media.check_json(headers.get("content-type"))
-    entity = decode.entity(body)
-    if entity.partition_key is None or entity.row_key is None:
-        raise Refused("PropertiesNeedValue")
-    return write_of(
-        Change.INSERT, entity.partition_key, entity.row_key, properties=entity.properties
-    )
-
-
-def _change(
-    change: Change, path: TablePath, headers: Mapping[str, str], body: bytes
-) -> tuple[Write, Need]:
-    media.check_json(headers.get("content-type"))
-    entity = decode.entity(body)
-    if entity.partition_key not in (None, path.partition_key) or (
-        entity.row_key not in (None, path.row_key)
+def read(
+    manner: Manner, partition_key: str, row_key: str, body: bytes, reader: EntityReader
+) -> Write:
+    """The change to the entity that is named by the path or, to be inserted, by the body."""
+    change = manner.change
+    if change is Change.DELETE:
+        return write_of(change, partition_key, row_key, if_match=manner.if_match)
+    sent = reader.read(body)
+    if change is Change.INSERT:
+        if sent.partition_key is None or sent.row_key is None:
+            raise Refused("PropertiesNeedValue")
+        partition_key, row_key = sent.partition_key, sent.row_key
+    elif (sent.row_key is not None and sent.row_key != row_key) or (
+        sent.partition_key is not None and sent.partition_key != partition_key
     ):
         raise invalid_input("The keys in the body are not those of the URL.")
-    if_match = _if_match(headers)
-    write = write_of(
-        change,
-        path.partition_key,
-        path.row_key,
-        if_match=if_match,
-        properties=entity.properties,
+    return write_of(
+        change, partition_key, row_key, if_match=manner.if_match, fragment=sent.fragment
     )
-    return write, needs.entity_upsert if if_match is None else needs.entity_update
-
-
-def _delete(path: TablePath, headers: Mapping[str, str]) -> Write:
-    if_match = _if_match(headers)
-    if if_match is None:
-        raise missing_header("If-Match")
-    return write_of(Change.DELETE, path.partition_key, path.row_key, if_match=if_match)
 
 
 def _if_match(headers: Mapping[str, str]) -> str | None:
@@ -125,27 +111,28 @@ def _if_match(headers: Mapping[str, str]) -> str | None:
     return None if text is None else parse_if_match(text)
 
 
-def reply(wanted: Wanted, stamp: int, endpoint: str, account: str) -> Reply:
+def reply(
+    manner: Manner, write: Write, stamp: int, table: str, endpoint: str, account: str
+) -> Reply:
     """The answer to a change that was done; `stamp` is 0 for an entity that was deleted."""
-    write = wanted.write
     if write.change is not Change.INSERT:
         headers = {**reply_headers, "DataServiceVersion": "1.0;"}
         if stamp:
             headers["ETag"] = etag_of(stamp)
         return Reply(204, headers)
-    location = endpoint + entity_segment(wanted.table, write.partition_key, write.row_key)
+    location = endpoint + entity_segment(table, write.partition_key, write.row_key)
     headers = {
         **reply_headers,
         "DataServiceVersion": "3.0;",
         "ETag": etag_of(stamp),
         "Location": location,
     }
-    if wanted.prefer is not None:
-        headers["Preference-Applied"] = wanted.prefer
-    if wanted.prefer == "return-no-content":
+    if manner.prefer is not None:
+        headers["Preference-Applied"] = manner.prefer
+    if manner.prefer == no_content:
         headers["DataServiceId"] = location
         return Reply(204, headers)
-    headers["Content-Type"] = media.content_types[wanted.level]
+    headers["Content-Type"] = media.content_types[manner.level]
     stored = Stored(write.partition_key, write.row_key, stamp, write.fragment)
-    body = EntityWriter(endpoint, account, wanted.table, wanted.level).single(stored)
+    body = EntityWriter(endpoint, account, table, manner.level).single(stored)
     return Reply(201, headers, body)

@@ -35,20 +35,27 @@ string_units_max: Final = 32 * 1024
 """A string takes 64 KiB as UTF-16."""
 binary_bytes_max: Final = 64 * 1024
 
-_int32_min: Final = -(2**31)
-_int32_max: Final = 2**31 - 1
+int32_min: Final = -(2**31)
+int32_max: Final = 2**31 - 1
 _int64_min: Final = -(2**63)
 _int64_max: Final = 2**63 - 1
 
 _integer_form: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
-_kept_int64: Final = re.compile(r"-?[1-9][0-9]{0,17}")
-"""Shorter than the longest, so within the range, and in the form in which it is kept."""
-_guid_form: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII)
-_kept_datetime: Final = re.compile(
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}"
-    r"(?:\.[0-9]{0,6}[1-9])?Z"
-)
-"""What most clients send is what is kept; the ends of months are left to the calendar."""
+forms: Final = {
+    # Shorter than the longest, so within the range.
+    int64: r"(?:0|-?[1-9][0-9]{0,17})",
+    guid: r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}",
+    # Leap days are left to the calendar.
+    datetime: r"(?:1(?:60[1-9]|6[1-9][0-9]|[7-9][0-9]{2})|[2-9][0-9]{3})-"
+    r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
+    r"|(?:0[13578]|1[02])-31)T(?:[01][0-9]|2[0-3])(?::[0-5][0-9]){2}(?:\.[0-9]{1,7})?Z",
+    # The bits that the last letter has too many are zero.
+    binary: r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?",
+}
+"""What most clients send, which is kept as it is but for the zeros at the end of a fraction."""
+_kept_int64: Final = re.compile(forms[int64])
+_guid_form: Final = re.compile(forms[guid])
+_kept_datetime: Final = re.compile(forms[datetime])
 _double_form: Final = re.compile(r"-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
 _named_doubles: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
@@ -112,7 +119,7 @@ def _settle_string(value: object) -> str:
 
 def _settle_int32(value: object) -> int:
     number = _integer(value)
-    if number is None or not _int32_min <= number <= _int32_max:
+    if number is None or not int32_min <= number <= int32_max:
         # A larger integer could be kept as a Double only by losing digits unasked.
         raise invalid_input("The value does not fit the type Edm.Int32.")
     return number
@@ -166,8 +173,10 @@ def _settle_boolean(value: object) -> bool:
 
 
 def settle_datetime(value: object) -> str:
-    if type(value) is str and _kept_datetime.fullmatch(value) and value >= "1601":
-        return value
+    if type(value) is str and _kept_datetime.fullmatch(value):
+        if "." not in value:
+            return value
+        return value if value[-2] != "0" else value[:-1].rstrip("0").removesuffix(".") + "Z"
     moment = parse_iso(value) if type(value) is str else None
     if moment is None or moment < datetime_earliest:
         raise invalid_input("The value does not fit the type Edm.DateTime.")

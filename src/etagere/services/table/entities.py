@@ -17,8 +17,8 @@ import msgspec
 
 from etagere.base.errors import Refused
 from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.kv.tuples import after
 from etagere.services.table import entity, keys
-from etagere.services.table.entity import Properties
 from etagere.services.table.etag import matches
 from etagere.services.table.names import check_key
 from etagere.services.table.records import EntityRecord
@@ -37,14 +37,17 @@ class Change(Enum):
     DELETE = "delete"
 
 
-class Write(msgspec.Struct, frozen=True):
+_looking: Final = frozenset({Change.INSERT, Change.MERGE})
+_scan_keys_min: Final = 4
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
     """A change to one entity.  With `if_match` the entity must exist and match it."""
 
     change: Change
     partition_key: str
     row_key: str
     if_match: str | None
-    properties: Properties
     fragment: bytes
     """The properties as they are stored, encoded once however often a body runs."""
 
@@ -64,15 +67,14 @@ def write_of(
     row_key: str,
     *,
     if_match: str | None = None,
-    properties: Properties | None = None,
+    fragment: bytes = b"",
 ) -> Write:
     """A change whose entity is one that a table can hold; anything else is refused."""
     if change is not Change.DELETE:
         check_key(partition_key)
         check_key(row_key)
-    own = {} if properties is None else properties
-    fragment = entity.encode(partition_key, row_key, own)
-    return Write(change, partition_key, row_key, if_match, own, fragment)
+        entity.check_size(partition_key, row_key, fragment)
+    return Write(change, partition_key, row_key, if_match, fragment)
 
 
 async def get(tx: ReadTx, part: Partition, partition_key: str, row_key: str) -> Stored:
@@ -88,7 +90,8 @@ async def write(tx: Tx, part: Partition, wanted: Write) -> int:
     """Do one change; returns the entity's stamp, 0 if it was deleted."""
     table = await open_table(tx, part)
     key = keys.entity(table.generation, wanted.partition_key, wanted.row_key)
-    return await _apply(tx, part, key, wanted)
+    old = await tx.get(part, key) if _looks(wanted) else None
+    return _apply(tx, part, key, wanted, old)
 
 
 async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]:
@@ -96,13 +99,35 @@ async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]
     stamps: list[int] = []
     try:
         table = await open_table(tx, part)
-        entity_keys = keys.EntityKeys(table.generation)
-        for wanted in batch:
-            key = entity_keys.of(wanted.partition_key, wanted.row_key)
-            stamps.append(await _apply(tx, part, key, wanted))
+        places = keys.entities_of_partition(
+            table.generation, batch[0].partition_key, [wanted.row_key for wanted in batch]
+        )
+        old = await _read(
+            tx, part, [key for key, wanted in zip(places, batch, strict=True) if _looks(wanted)]
+        )
+        for key, wanted in zip(places, batch, strict=True):
+            stamps.append(_apply(tx, part, key, wanted, old.get(key)))
     except Refused as refused:
         raise at_index(refused, len(stamps)) from None
     return stamps
+
+
+async def _read(tx: Tx, part: Partition, wanted: list[bytes]) -> dict[bytes, bytes]:
+    """The rows of these keys that exist.
+
+    Rows of one batch mostly lie side by side, and new ones mostly where nothing is yet: then one
+    scan finds out, for a fraction of what as many gets cost.
+    """
+    if len(wanted) >= _scan_keys_min:
+        rows = await tx.scan(part, min(wanted), after(max(wanted)), limit=len(wanted) + 1)
+        if len(rows) <= len(wanted):
+            return dict(rows)
+    found = {}
+    for key in wanted:
+        row = await tx.get(part, key)
+        if row is not None:
+            found[key] = row
+    return found
 
 
 def at_index(refused: Refused, index: int) -> Refused:
@@ -138,27 +163,32 @@ def check_group(batch: Sequence[Write]) -> None:
         seen.add(wanted.row_key)
 
 
-async def _apply(tx: Tx, part: Partition, key: bytes, wanted: Write) -> int:
+def _looks(wanted: Write) -> bool:
+    """Whether what becomes of a change depends on what is there."""
+    return wanted.if_match is not None or wanted.change in _looking
+
+
+def _apply(tx: Tx, part: Partition, key: bytes, wanted: Write, old: bytes | None) -> int:
     fragment = wanted.fragment
     match wanted.change:
         case Change.INSERT:
-            if await tx.get(part, key) is not None:
+            if old is not None:
                 raise Refused("EntityAlreadyExists")
         case Change.REPLACE:
             if wanted.if_match is not None:
-                _check(await tx.get(part, key), wanted.if_match)
+                _check(old, wanted.if_match)
         case Change.MERGE:
-            old = await tx.get(part, key)
             if wanted.if_match is not None:
                 _check(old, wanted.if_match)
             if old is not None:
                 merged = entity.merge(
-                    entity.decode(entity_records.decode(old).properties), wanted.properties
+                    entity.decode(entity_records.decode(old).properties), entity.decode(fragment)
                 )
-                fragment = entity.encode(wanted.partition_key, wanted.row_key, merged)
+                fragment = entity.encode(merged)
+                entity.check_size(wanted.partition_key, wanted.row_key, fragment)
         case Change.DELETE:
             assert wanted.if_match is not None
-            _check(await tx.get(part, key), wanted.if_match)
+            _check(old, wanted.if_match)
             tx.delete(part, key)
             return 0
     stamp = tx.stamp()

@@ -103,21 +103,21 @@ def merge(old: Properties, new: Properties) -> Properties:
     return merged
 
 
-def encode(partition_key: str, row_key: str, properties: Properties) -> bytes:
-    """The properties as they are stored: JSON without its braces.
-
-    An entity that would be too large is refused.
-    """
+def encode(properties: Properties) -> bytes:
+    """The properties as they are stored: JSON without its braces."""
     try:
-        fragment = _encoder.encode(properties)[1:-1]
+        return _encoder.encode(properties)[1:-1]
     except UnicodeEncodeError:
         raise edm.invalid_input("Text must be Unicode without lone surrogates.") from None
+
+
+def check_size(partition_key: str, row_key: str, fragment: bytes) -> None:
+    """Refuse an entity that is too large."""
     if (
         len(fragment) > _fragment_bytes_unmeasured
-        and size_of(partition_key, row_key, properties) > entity_bytes_max
+        and size_of(partition_key, row_key, decode(fragment)) > entity_bytes_max
     ):
         raise Refused("EntityTooLarge")
-    return fragment
 
 
 def decode(fragment: bytes) -> Properties:

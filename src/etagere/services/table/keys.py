@@ -13,6 +13,7 @@ steps, while a new table of the same name already fills its own.
       entity   generation, PK, RK          -> EntityRecord
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from etagere.kv.contract import Partition
@@ -76,6 +77,14 @@ def entity(generation: int, partition_key: str, row_key: str) -> bytes:
     return pack(_entity, generation, partition_key, row_key)
 
 
+def entities_of_partition(
+    generation: int, partition_key: str, row_keys: Iterable[str]
+) -> list[bytes]:
+    """The same for each row key."""
+    prefix = pack(_entity, generation, partition_key)
+    return [prefix + pack(row_key) for row_key in row_keys]
+
+
 def entities(generation: int) -> Range:
     return range_of(_entity, generation)
 
@@ -101,10 +110,6 @@ class EntityKeys:
         self._partition = b"\xff"
         self._partition_key = ""
         self._row_at = 0
-
-    def of(self, partition_key: str, row_key: str) -> bytes:
-        """The same as `entity`."""
-        return self._prefix + pack(partition_key, row_key)
 
     def read(self, key: bytes) -> tuple[str, str]:
         """The partition and row key of an entity's key.

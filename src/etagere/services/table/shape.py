@@ -1,83 +1,190 @@
-"""Bodies whose members are named like those of a body before: read by what is known of the names.
+"""Bodies with the same members as those before them: read, checked and encoded in one step.
 
-The entities of a table mostly have the same properties, and the operations of a batch nearly always
-do.  Which names are keys, which are annotations and whose, and whether each may be the name of a
-property, is found out once for a sequence of names; values are looked at every time.
+The entities of a table mostly have the same properties of the same types.  Once a list of names
+has come a few times, a type is made of it that msgspec decodes into, so that names and types cost
+no Python; texts that must have a form (dates, Guids and their like) are held against one expression
+for all of them.  What does not fit is nobody's error: it is read member by member, as everything is
+that comes for the first time.
 """
 
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from etagere.base.errors import Refused
 from etagere.services.table import edm
-from etagere.services.table.entity import EntityBody, Properties
 from etagere.services.table.names import check_property_name
 
-names_max: Final = 64
+members_max: Final = 128
 shapes_remembered: Final = 256
 
+_encode: Final = msgspec.json.Encoder().encode
+
+_escape: Final = re.compile(rb"\\.", re.DOTALL)
 _keys: Final = ("PartitionKey", "RowKey")
 
+_int32: Final[Any] = Annotated[int, msgspec.Meta(ge=edm.int32_min, le=edm.int32_max)]
+_unannotated: Final[Any] = str | _int32 | float | bool  # null is not kept, and does not fit
+_annotated: Final[Mapping[str, Any]] = {
+    edm.string: str,
+    edm.int32: _int32,
+    edm.boolean: bool,
+    edm.double: float,
+}
 
-class Shape(NamedTuple):
-    properties: tuple[tuple[str, str | None], ...]
-    """Each name, and the name of its annotation if it has one."""
-    texts: tuple[str, ...]
-    """Annotations of keys, which must say that a key is a string."""
+_types: Final = _annotated.keys() | edm.annotated
+
+Signature = tuple[tuple[str, str | None], ...]
+"""Names in the order sent, each with its value if it is an annotation."""
+
+
+def signature_of(members: Mapping[str, object]) -> Signature | None:
+    """What members that need different shapes differ in; nothing for those that have none."""
+    if len(members) > members_max:
+        return None
+    found: list[tuple[str, str | None]] = []
+    for name, value in members.items():
+        if "@" not in name:
+            found.append((name, None))
+        elif isinstance(value, str):
+            found.append((name, value))
+        else:
+            return None
+    return tuple(found)
+
+
+def members_written(body: bytes) -> int:
+    """How many members the objects in this JSON have, or more; -1 if that is not easily said.
+
+    Quotes that no backslash escapes begin and end texts, and those that end names stand before
+    colons, as may those that begin texts.
+    """
+    if b"\\" in body:
+        body = _escape.sub(b"", body)
+    if b"\n" in body or b"\r" in body or b"\t" in body or b'" ' in body:
+        return -1  # white space may be before a colon; or a text begins with it
+    return body.count(b'":')
+
+
+class Sent(NamedTuple):
+    """An entity's keys, if the body has them, and its properties as they are stored."""
+
+    partition_key: str | None
+    row_key: str | None
+    fragment: bytes
+
+
+class Shape:
+    """What reads the bodies of one signature in one step.
+
+    The type has first what is not stored (keys and redundant annotations), then the properties as
+    they are stored, each behind its annotation: so what is stored is the end of its encoding.
+    """
+
+    __slots__ = ("_begin", "_decode", "_form", "_keys", "_members", "_texts", "_times")
+
+    def __init__(
+        self, dropped: dict[str, str], kept: dict[str, Any], formed: dict[str, str]
+    ) -> None:
+        """`dropped` are annotations and their values, `kept` properties and annotations with
+        their types, `formed` those of them whose text must have the form of an Edm type."""
+        types = {name: Literal[value] for name, value in dropped.items()} | kept
+        fields = {name: f"f{number}" for number, name in enumerate((*_keys, *types))}
+        self._decode = msgspec.json.Decoder(
+            msgspec.defstruct(
+                "Entity",
+                [(fields[name], types.get(name, str)) for name in fields],
+                rename={field: name for name, field in fields.items()},
+                forbid_unknown_fields=True,
+                gc=False,
+            )
+        ).decode
+        self._members = len(fields)
+        self._keys = attrgetter(*(fields[name] for name in _keys))
+        without_keys = _encode(dict.fromkeys(_keys, "") | dropped)
+        self._begin = len(without_keys) - 2 * len(_keys) * len('"')
+        self._form = re.compile("\n".join(edm.forms[kind] for kind in formed.values()))
+        self._texts = _getter([fields[name] for name in formed])
+        self._times = [fields[name] for name, kind in formed.items() if kind == edm.datetime]
+
+    def read(self, body: bytes) -> Sent | None:
+        """The entity, or nothing if its members have to be looked at one by one."""
+        try:
+            found = self._decode(body)
+        except (msgspec.MsgspecError, ValueError):
+            return None
+        texts = self._texts(found)
+        if texts:
+            joined = "\n".join(texts)
+            if not self._form.fullmatch(joined):
+                return None
+            if "0Z" in joined:
+                for field in self._times:
+                    setattr(found, field, edm.settle_datetime(getattr(found, field)))
+        try:
+            encoded = _encode(found)
+        except UnicodeEncodeError:
+            return None
+        if encoded != body and members_written(body) != self._members:
+            return None  # one may be there twice, and only its last value is known
+        if b":-0.0" in encoded:  # it may be a negative zero
+            return None
+        partition_key, row_key = self._keys(found)
+        begin = self._begin + len(_encode(partition_key)) + len(_encode(row_key))
+        return Sent(partition_key, row_key, encoded[begin:-1])
+
+
+def _getter(fields: list[str]) -> Callable[[object], tuple[str, ...]]:
+    """What gets the values of any number of fields; of one, `attrgetter` makes no tuple."""
+    if len(fields) > 1:
+        return attrgetter(*fields)
+    if fields:
+        get = attrgetter(fields[0])
+        return lambda found: (get(found),)
+    return lambda _: ()
 
 
 @lru_cache(maxsize=shapes_remembered)
-def _shape_of(names: tuple[str, ...]) -> Shape | None:
-    """Nothing for names that want to be read one by one, such as those to be refused."""
-    own = {name for name in names if "@" not in name}
-    annotations = {}
-    for name in names:
-        owner, at, kind = name.partition("@")
+def shape_of(signature: Signature) -> Shape | None:
+    """Nothing for members that want to be read one by one, such as those to be refused."""
+    sent = dict(signature)
+    if not all(name in sent for name in _keys):
+        return None
+    dropped: dict[str, str] = {}
+    kept: dict[str, Any] = {}
+    formed: dict[str, str] = {}
+    for name, value in signature:
+        owner, at, annotation = name.partition("@")
         if at:
-            if kind != "odata.type" or owner not in own:
+            if annotation != "odata.type" or owner not in sent or value not in _types:
                 return None
-            annotations[owner] = name
-        elif name.startswith("odata.") or name == "Timestamp":
-            return None
+            assert value is not None
+            if value not in edm.annotated:
+                dropped[name] = value
+            if owner in _keys and value != edm.string:
+                return None
+        elif name not in _keys:
+            edm_type = sent.get(name + edm.annotation_suffix)
+            if edm_type is None:
+                kept[name] = _unannotated
+            elif edm_type in edm.annotated:
+                kept[name + edm.annotation_suffix] = Literal[edm_type]
+                kept[name] = str
+                formed[name] = edm_type
+            else:
+                kept[name] = _annotated.get(edm_type)
+            if name.startswith("odata.") or name == "Timestamp" or not _is_property(name):
+                return None
+    return Shape(dropped, kept, formed)
+
+
+def _is_property(name: str) -> bool:
     try:
-        for name in own:
-            check_property_name(name)
+        check_property_name(name)
     except Refused:
-        return None
-    return Shape(
-        tuple((name, annotations.get(name)) for name in names if name in own and name not in _keys),
-        tuple(annotations[name] for name in _keys if name in annotations),
-    )
-
-
-def read_usual(members: dict[str, object]) -> EntityBody | None:
-    """What `read_members` makes of the same members, or nothing where it has to be asked.
-
-    No text among them may be longer than a string property can be.
-    """
-    if len(members) > names_max:
-        return None
-    shape = _shape_of(tuple(members))
-    if shape is None:
-        return None
-    for name in shape.texts:
-        if members[name] != edm.string:
-            return None
-    partition_key, row_key = members.get("PartitionKey"), members.get("RowKey")
-    if not isinstance(partition_key, str | None) or not isinstance(row_key, str | None):
-        return None
-    settled: Properties = {}
-    for name, annotation in shape.properties:
-        value = members[name]
-        if annotation is not None:
-            if value is None:
-                continue
-            kept, kept_annotation = edm.settle(value, members[annotation])
-            if kept_annotation is not None:
-                settled[annotation] = kept_annotation
-            settled[name] = kept
-        elif type(value) is str or type(value) is bool:
-            settled[name] = value
-        elif value is not None:
-            settled[name] = edm.settle_plain(value)
-    return EntityBody(partition_key, row_key, settled)
+        return False
+    return True
