@@ -138,6 +138,7 @@ def deletion(options: argparse.Namespace, token: str) -> None:
             assert time.monotonic() < begun + _wait_seconds_max, "extents are left"
             time.sleep(0.5)
         print(f"its extents are gone after    {time.monotonic() - begun:8.1f} s")
+        asking = Asking(peer, token)  # the other connection was closed long ago
         before = (peer.folder / "data.mdb").stat().st_blocks * 512
         for number in range(5000):
             path = f"/other/again-{number}"
