@@ -1,7 +1,7 @@
 """Services put together from their parts, each by a function that imports only what it needs."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etagere.app.foundation import Foundation
 from etagere.app.observed import Observed
@@ -11,6 +11,9 @@ from etagere.frontends.common.authentication import Authenticator, BearerCheck
 from etagere.frontends.common.pipeline import Pipeline, Service
 from etagere.kv.contract import Engine
 from etagere.servers.http import Handler
+
+if TYPE_CHECKING:
+    from etagere.app.analytics import AnalyticsLogs
 
 Sweep = Callable[[str, Timestamp], Awaitable[Timestamp | None]]
 """Does what is due in one account; returns when it wants to be called again."""
@@ -31,6 +34,8 @@ class StorageService(NamedTuple):
 class _Composer:
     def __init__(self, foundation: Foundation) -> None:
         self.foundation = foundation
+        self.analytics: AnalyticsLogs | None = None
+        """Where the Blob service is among those that are served: it has what is logged."""
         self._authenticator = Authenticator(foundation.wall, _bearer(foundation))
 
     def service(self, frontend: Service[Any], sweep: Sweep, forget: Forget) -> StorageService:
@@ -44,7 +49,7 @@ class _Composer:
             faults=at.faults,
             strict_versions=at.settings.strict_versions,
         )
-        handler = Observed(frontend.name, pipeline, at.metrics, at.faults)
+        handler = Observed(frontend.name, pipeline, at.metrics, at.faults, self.analytics)
         names = tuple(frontend.operations.names())
         return StorageService(frontend.name, handler, sweep, forget, names)
 
@@ -60,6 +65,7 @@ def _bearer(foundation: Foundation) -> BearerCheck | None:
 
 
 def _blob(composer: _Composer) -> StorageService:
+    from etagere.app.analytics import AnalyticsLogs  # noqa: PLC0415 - only what is used
     from etagere.frontends.blob_rest.service import BlobFrontend  # noqa: PLC0415
     from etagere.servers.fetch import HttpFetcher  # noqa: PLC0415
     from etagere.services.blob.forget import forget  # noqa: PLC0415
@@ -68,6 +74,8 @@ def _blob(composer: _Composer) -> StorageService:
 
     at = composer.foundation
     blobs = BlobService(at.engine, at.extents, at.clock, at.entropy, HttpFetcher())
+    composer.analytics = AnalyticsLogs(blobs, at.accounts, at.clock)
+    at.before_close(composer.analytics.close)
     return composer.service(
         BlobFrontend(blobs), lambda account, now: sweep(blobs, account, now), forget
     )

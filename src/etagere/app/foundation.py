@@ -1,6 +1,6 @@
 """What every service of a process stands on: time, chance, the store, extents, accounts."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -49,6 +49,7 @@ class Foundation:
             to_account(name, entry) for name, entry in settings.accounts.items()
         )
         self._extents: ExtentStore | None = None
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def extents(self) -> ExtentStore:
@@ -68,7 +69,13 @@ class Foundation:
         async for extent_ids in _batches(self.extents):
             await references.give_up(self.engine, self.extents, extent_ids)
 
+    def before_close(self, work: Callable[[], Awaitable[None]]) -> None:
+        """What is to be done when no request comes any more, and the store is still open."""
+        self._before_close.append(work)
+
     async def close(self) -> None:
+        for work in self._before_close:
+            await work()
         self.timers.close()
         await self.engine.close()
         if self._extents is not None:

@@ -143,7 +143,7 @@ def parse_query(raw: str) -> tuple[tuple[str, str], ...]:
 class Response:
     """What goes back.  `body` is bytes, or an async iterator whose length the headers state."""
 
-    __slots__ = ("body", "headers", "operation", "reason", "status")
+    __slots__ = ("body", "context", "headers", "operation", "reason", "status")
 
     def __init__(
         self,
@@ -157,3 +157,5 @@ class Response:
         self.reason = ""
         self.operation = ""
         """The operation's name, for logs and metrics."""
+        self.context: object = None
+        """The `Call` that it answers, for logs; None where the request was not even that."""

@@ -248,6 +248,7 @@ class Pipeline(Generic[C]):
             headers["x-ms-client-request-id"] = sent
         headers["Date"] = format_http_date(self._clock.now())
         response.operation = call.operation_name if call is not None else ""
+        response.context = call
 
 
 def _check_timeout(request: Request) -> None:

@@ -18,6 +18,7 @@ from etagere.services.blob import (
     content,
     history,
     keys,
+    logs,
     page_map,
     page_pins,
     page_removal,
@@ -64,6 +65,7 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
             await _sweep_staged(service.engine, home)
             await remote_copies.resume(service, part, record)
             again = min(again, await _reap(service, home.part, now) or again)
+    again = min(again, await logs.expire(service, account) or again)
     again = min(again, await _end_retention(service.engine, account, now) or again)
     steps = _Steps()
     for mark in await service.engine.read(partial(_doomed, account=account)):
