@@ -5,8 +5,6 @@ import asyncio
 import io
 import os
 import random
-import shutil
-import subprocess
 from itertools import product
 
 import pytest
@@ -147,22 +145,8 @@ def test_the_check_can_fail():
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 64 MiB."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("mounting a tmpfs needs root and mount(8)")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+def small_disk(small_disk_of):
+    return small_disk_of("64m")
 
 
 @pytest.mark.timeout(300)

@@ -128,21 +128,14 @@ async def test_one_of_two_processes_killed(tmp_path, clock):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(small_disk_of):
     """A file system of 16 MiB, and a function that makes it larger."""
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "etagere-test", str(directory)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"needs to mount a tmpfs: {done.stderr.strip()}")
+    directory = small_disk_of("16m")
 
     def enlarge():
         subprocess.run(["mount", "-o", "remount,size=32m", str(directory)], check=True)
 
-    yield directory, enlarge
-    # Lazily: a test that failed leaves files open.
-    subprocess.run(["umount", "--lazy", str(directory)], check=True)
+    return directory, enlarge
 
 
 @pytest.fixture
