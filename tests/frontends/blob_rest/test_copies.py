@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -284,3 +285,208 @@ def test_impossible_sources(raw: RawClient, container: str, url: str) -> None:
     reply = copy(raw, f"{container}/b", url)
     assert reply.status == 400
     assert reply.code in ("InvalidHeaderValue", "MissingRequiredHeader")
+
+
+def acquire(raw: RawClient, path: str, seconds: int = -1) -> dict[str, str]:
+    headers = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": str(seconds)}
+    reply = raw("PUT", path, headers=headers, comp="lease")
+    assert reply.status == 201, reply.text
+    return {"x-ms-lease-id": reply.headers["x-ms-lease-id"]}
+
+
+def test_leases_and_copies_that_take_time(raw: RawClient, container: str, elsewhere: str) -> None:
+    """A pending copy needs a lease that does not end under it, and its id to be aborted; conditions
+    are not looked at, and no ETag is returned."""
+    path = f"{container}/b"
+    raw.put_blob(path)
+    finite = acquire(raw, path, 60)
+    source = {"x-ms-copy-source": f"{elsewhere}/slow"}
+    refused = raw("PUT", path, headers={**source, **finite})
+    assert (refused.status, refused.code) == (412, "InfiniteLeaseDurationRequired")
+    headers = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    proposed = {"x-ms-proposed-lease-id": finite["x-ms-lease-id"]}
+    assert raw("PUT", path, headers={**headers, **proposed}, comp="lease").status == 201
+    assert raw("PUT", path, headers=source).code == "LeaseIdMissing"
+    started = raw("PUT", path, headers={**source, **finite})
+    assert (started.status, started.headers["x-ms-copy-status"]) == (202, "pending")
+    query = {"comp": "copy", "copyid": started.headers["x-ms-copy-id"]}
+    action = {"x-ms-copy-action": "abort"}
+    for sent, code in (
+        ({}, "LeaseIdMissing"),
+        ({"x-ms-lease-id": "b" * 32}, "LeaseIdMismatchWithBlobOperation"),
+    ):
+        refused = raw("PUT", path, headers={**action, **sent}, **query)
+        assert (refused.status, refused.code) == (412, code)
+    wrong = {"If-Match": '"0x1"', "If-None-Match": started.etag}
+    done = raw("PUT", path, headers={**action, **finite, **wrong}, **query)
+    assert done.status == 204
+    assert "etag" not in done.headers
+    head = raw("HEAD", path)
+    assert head.etag != started.etag
+    assert head.headers["x-ms-lease-state"] == "leased"
+    Elsewhere.release.set()
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ("lease", True),
+        ("block", True),
+        ("snapshot", True),
+        ("tags", True),
+        ("tier", True),
+        ("metadata", False),
+        ("properties", False),
+        ("blocklist", False),
+        ("", False),
+    ],
+)
+def test_what_a_blob_remembers_of_its_copy(
+    server: Server, raw: RawClient, container: str, change: str, *, kept: bool
+) -> None:
+    path = f"{container}/b"
+    raw.put_blob(f"{container}/a")
+    done = copy(raw, path, url_of(server, raw, f"{container}/a"))
+    headers = {
+        "lease": {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "15"},
+        "tier": {"x-ms-access-tier": "Cool"},
+        "": {"x-ms-blob-type": "BlockBlob"},
+    }.get(change, {})
+    bodies = {
+        "block": "x",
+        "blocklist": "<BlockList/>",
+        "tags": "<Tags><TagSet/></Tags>",
+        "": "new",
+    }
+    query = {"comp": change} if change else {}
+    if change == "block":
+        query["blockid"] = "AAAA"
+    assert raw("PUT", path, bodies.get(change), headers, **query).status < 300
+    head = raw("HEAD", path).headers
+    assert head.get("x-ms-copy-id") == (done.headers["x-ms-copy-id"] if kept else None)
+    assert ("x-ms-copy-status" in head) == kept
+
+
+def test_a_page_blob_remembers_its_copy_while_pages_are_written(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "1024"}
+    raw("PUT", f"{container}/disk", headers=disk)
+    copy(raw, f"{container}/b", url_of(server, raw, f"{container}/disk"))
+    page = {"x-ms-page-write": "update", "x-ms-range": "bytes=0-511"}
+    assert raw("PUT", f"{container}/b", b"x" * 512, page, comp="page").status == 201
+    assert "x-ms-copy-id" in raw("HEAD", f"{container}/b").headers
+    raw("PUT", f"{container}/b", comp="metadata")
+    assert "x-ms-copy-id" not in raw("HEAD", f"{container}/b").headers
+
+
+def test_a_copy_does_not_change_a_blob_s_type(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    raw.put_blob(f"{container}/block")
+    raw("PUT", f"{container}/append", headers={"x-ms-blob-type": "AppendBlob"})
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "512"}
+    raw("PUT", f"{container}/page", headers=disk)
+    for source in ("block", "append", "page"):
+        url = url_of(server, raw, f"{container}/{source}")
+        for target in ("block", "append", "page"):
+            reply = copy(raw, f"{container}/{target}", url)
+            if source == target:
+                assert reply.status == 202, reply.text
+            else:
+                assert (reply.status, reply.code) == (409, "InvalidBlobType")
+        fresh = f"{container}/copy-of-{source}"
+        assert copy(raw, fresh, url).status == 202
+        kind = raw("HEAD", fresh).headers["x-ms-blob-type"]
+        assert kind == source.capitalize() + "Blob"
+
+
+def test_a_copy_onto_itself(server: Server, raw: RawClient, container: str) -> None:
+    """Discards what is staged; a snapshot is promoted, and the snapshots stay."""
+    path = f"{container}/a"
+    raw.put_blob(path, b"old")
+    taken = raw("PUT", path, comp="snapshot").headers["x-ms-snapshot"]
+    raw.put_blob(path, b"new")
+    raw("PUT", path, b"x", comp="block", blockid="AAAA")
+    assert "AAAA" in raw("GET", path, comp="blocklist", blocklisttype="all").text
+    assert copy(raw, path, url_of(server, raw, path)).status == 202
+    assert "AAAA" not in raw("GET", path, comp="blocklist", blocklisttype="all").text
+    assert raw("GET", path).body == b"new"
+    source = f"{server.url}{path}?snapshot={taken}&{raw.sas}"
+    assert copy(raw, path, source).status == 202
+    assert raw("GET", path).body == b"old"
+    assert raw("GET", path, snapshot=taken).body == b"old"
+    fresh = f"{container}/b"
+    assert copy(raw, fresh, url_of(server, raw, path)).status == 202
+    listed = raw("GET", container, restype="container", comp="list", include="snapshots").text
+    assert listed.count("<Name>a</Name>") == 2
+    assert listed.count("<Name>b</Name>") == 1
+
+
+@pytest.mark.parametrize("way", ["copy", "sync", "put"])
+@pytest.mark.parametrize(
+    ("headers", "tags"),
+    [
+        ({}, {}),
+        ({"x_ms_tags": "own=1"}, {"own": "1"}),
+        ({"x_ms_copy_source_tag_option": "REPLACE"}, {}),
+        ({"x_ms_copy_source_tag_option": "COPY"}, {"k": "v"}),
+    ],
+)
+def test_tags_of_copies(
+    server: Server,
+    raw: RawClient,
+    container: str,
+    way: str,
+    headers: dict[str, str],
+    tags: dict[str, str],
+) -> None:
+    raw.put_blob(f"{container}/a", b"x", x_ms_tags="k=v")
+    ways = {
+        "copy": {},
+        "sync": {"x_ms_requires_sync": "true"},
+        "put": {"x_ms_blob_type": "BlockBlob"},
+    }
+    source = url_of(server, raw, f"{container}/a")
+    done = copy(raw, f"{container}/b", source, **ways[way], **headers)
+    assert done.status < 300, done.text
+    text = raw("GET", f"{container}/b", comp="tags").text
+    assert dict(re.findall("<Key>(.*?)</Key><Value>(.*?)</Value>", text)) == tags
+
+
+def test_a_pending_copy_goes_on_where_its_container_goes(
+    server: Server, raw: RawClient, container: str, elsewhere: str
+) -> None:
+    started = copy(raw, f"{container}/b", f"{elsewhere}/slow")
+    assert started.headers["x-ms-copy-status"] == "pending"
+    server.clock.advance(5)
+    headers = {"x-ms-source-container-name": container[1:]}
+    assert raw("PUT", "/renamed", headers=headers, restype="container", comp="rename").status == 200
+    assert raw.put_blob("/renamed/b").code == "PendingCopyOperation"
+    Elsewhere.release.set()
+    until = time.monotonic() + 20
+    while raw("HEAD", "/renamed/b").headers["x-ms-copy-status"] == "pending":
+        assert time.monotonic() < until
+        server.sweep()
+        time.sleep(0.05)
+    assert raw("GET", "/renamed/b").body == large
+    assert server.problems() == []
+
+
+def test_put_blob_from_url_with_properties_or_without(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    raw.put_blob(f"{container}/a", b"x", Content_Type="text/plain", x_ms_meta_m="1")
+    source = url_of(server, raw, f"{container}/a")
+    for value, kind in (("true", "text/plain"), ("false", "application/octet-stream")):
+        done = copy(
+            raw,
+            f"{container}/b",
+            source,
+            x_ms_blob_type="BlockBlob",
+            x_ms_copy_source_blob_properties=value,
+        )
+        assert done.status == 201, done.text
+        head = raw("HEAD", f"{container}/b").headers
+        assert head["content-type"] == kind
+        assert "x-ms-copy-id" not in head

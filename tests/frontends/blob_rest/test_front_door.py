@@ -264,3 +264,60 @@ def test_metadata_has_limits(raw: RawClient, container: str) -> None:
     ):
         reply = raw("PUT", container, None, headers, restype="container", comp="metadata")
         assert (reply.status, reply.code) == (400, code), headers
+
+
+@pytest.mark.parametrize("access", ["", "blob", "container"])
+def test_what_everybody_may_do(raw: RawClient, access: str) -> None:
+    """Each operation on a container and on its blobs, by the level at which it is open."""
+    headers = {"x-ms-blob-public-access": access} if access else {}
+    raw("PUT", "/con", headers=headers, restype="container")
+    raw.put_blob("/con/b")
+    raw("PUT", "/con/b", b"x", comp="block", blockid="AAAA")
+    taken = raw("PUT", "/con/b", comp="snapshot").headers["x-ms-snapshot"]
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "512"}
+    raw("PUT", "/con/disk", headers=disk)
+    container = {"restype": "container"}
+    for level, method, path, query in (
+        ("blob", "GET", "/con/b", {}),
+        ("blob", "HEAD", "/con/b", {}),
+        ("blob", "GET", "/con/b", {"snapshot": taken}),
+        ("blob", "GET", "/con/b", {"comp": "metadata"}),
+        ("blob", "GET", "/con/b", {"comp": "blocklist"}),
+        ("blob", "GET", "/con/disk", {"comp": "pagelist"}),
+        ("container", "GET", "/con", container),
+        ("container", "HEAD", "/con", container),
+        ("container", "GET", "/con", {**container, "comp": "metadata"}),
+        ("container", "GET", "/con", {**container, "comp": "list"}),
+        ("never", "GET", "/con", {**container, "comp": "acl"}),
+        ("never", "GET", "/con/b", {"comp": "tags"}),
+        ("never", "GET", "/con/b", {"comp": "blocklist", "blocklisttype": "uncommitted"}),
+        ("never", "GET", "/con/b", {"comp": "blocklist", "blocklisttype": "all"}),
+        ("never", "PUT", "/con/b", {"comp": "metadata"}),
+        ("never", "PUT", "/con/b", {"comp": "lease"}),
+        ("never", "DELETE", "/con/b", {}),
+        ("never", "DELETE", "/con", container),
+        ("never", "GET", "/", {"comp": "list"}),
+    ):
+        reply = raw(method, path, signed=False, **query)
+        allowed = access == level or (access == "container" and level == "blob")
+        if allowed:
+            assert reply.status == 200, (method, path, query, reply.text)
+        else:
+            assert reply.status in (401, 403), (method, path, query, reply.status)
+
+
+def test_etags_were_not_quoted_once(server: Server, raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a")
+    for version, quoted in (("2009-09-19", False), ("2011-08-18", True), ("2015-02-21", True)):
+        headers = {"x-ms-version": version}
+        for reply in (
+            raw("HEAD", f"{container}/a", headers=headers),
+            raw("GET", f"{container}/a", headers=headers),
+            raw("HEAD", container, headers=headers, restype="container"),
+            raw.put_blob(f"{container}/b", b"x", **headers),
+        ):
+            assert reply.etag.startswith('"') == quoted, (version, reply.etag)
+            assert (
+                raw("GET", f"{container}/a", headers={**headers, "If-None-Match": '"0x1"'}).status
+                == 200
+            )

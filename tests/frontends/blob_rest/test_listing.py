@@ -257,3 +257,61 @@ def test_last_accesses_are_tracked_where_the_account_says(raw: RawClient, contai
     assert read.headers["last-modified"] == written
     tracking.close()
     server.stop()
+
+
+properties_in_order = (
+    "Creation-Time Last-Modified Etag Content-Length Content-Type Content-Encoding "
+    "Content-Language Content-CRC64 Content-MD5 Cache-Control Content-Disposition "
+    "x-ms-blob-sequence-number BlobType AccessTier AccessTierInferred AccessTierChangeTime "
+    "ArchiveStatus RehydratePriority LeaseStatus LeaseState LeaseDuration CopyId CopySource "
+    "CopyStatus CopyStatusDescription CopyProgress CopyCompletionTime IncrementalCopy "
+    "ServerEncrypted CustomerProvidedKeySha256 EncryptionScope Sealed LastAccessTime "
+    "ImmutabilityPolicyUntilDate ImmutabilityPolicyMode LegalHold DeletedTime "
+    "RemainingRetentionDays TagCount Expiry-Time"
+).split()
+
+
+def test_properties_come_in_the_live_service_s_order(server: Server, raw: RawClient) -> None:
+    worm = {"x-ms-immutable-storage-with-versioning-enabled": "true"}
+    raw("PUT", "/worm", headers=worm, restype="container")
+    protected = {
+        "x-ms-immutability-policy-until-date": "Thu, 31 Dec 2099 00:00:00 GMT",
+        "x-ms-immutability-policy-mode": "unlocked",
+        "x-ms-legal-hold": "true",
+    }
+    raw.put_blob("/worm/plain", b"x", x_ms_tags="k=v", x_ms_access_tier="Archive")
+    rehydrate = {"x-ms-access-tier": "Hot"}
+    assert raw("PUT", "/worm/plain", headers=rehydrate, comp="tier").status == 202
+    raw.put_blob("/worm/scoped", b"x", x_ms_encryption_scope="myscope")
+    source = f"{server.url}/worm/scoped?{raw.sas}"
+    copied = {"x-ms-copy-source": source, "x-ms-requires-sync": "true", **protected}
+    assert raw("PUT", "/worm/copied", headers=copied).status == 202
+    acquire = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    assert raw("PUT", "/worm/copied", headers=acquire, comp="lease").status == 201
+    raw("PUT", "/worm/log", headers={"x-ms-blob-type": "AppendBlob"})
+    raw("PUT", "/worm/log", comp="seal")
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "512"}
+    raw("PUT", "/worm/disk", headers=disk)
+    everything = "copy,deleted,immutabilitypolicy,legalhold,metadata,snapshots,tags,versions"
+    listed = raw("GET", "/worm", restype="container", comp="list", include=everything)
+    shown = set()
+    for blob in ET.fromstring(listed.body).find("Blobs"):
+        names = [item.tag for item in blob.find("Properties")]
+        places = [properties_in_order.index(name) for name in names]
+        assert places == sorted(set(places)), names
+        shown.update(names)
+        assert '"' not in blob.findtext("Properties/Etag")
+        order = [item.tag for item in blob]
+        known = ["Name", "Deleted", "Snapshot", "VersionId", "IsCurrentVersion", "Properties"]
+        known += ["Metadata", "Tags", "OrMetadata"]
+        assert order == [name for name in known if name in order]
+    rare = {
+        "CopyStatusDescription",
+        "IncrementalCopy",
+        "CustomerProvidedKeySha256",
+        "LastAccessTime",
+        "DeletedTime",
+        "RemainingRetentionDays",
+        "Expiry-Time",
+    }
+    assert shown == set(properties_in_order) - rare

@@ -4,7 +4,10 @@ from functools import partial
 
 from awscrt.checksums import crc64nvme
 
+from etagere.auth.failure import unauthenticated
+from etagere.auth.identity import anonymous
 from etagere.base.errors import invalid_header
+from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import (
     check_document_digests,
@@ -13,20 +16,23 @@ from etagere.frontends.blob_rest.bodies import (
 )
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
-from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
+from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of, with_seal
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.structured import content_length, echo
 from etagere.frontends.common.headers import body_length, encode_base64
 from etagere.frontends.common.message import Response
 from etagere.services.blob import block_blobs
+from etagere.services.blob.blobs import Where
 from etagere.services.blob.guard import validators
 
 
 async def put(call: BlobCall) -> Response:
-    where = call.base()
+    return await with_seal(call, _put)
+
+
+async def _put(call: BlobCall, where: Where, seal: Seal | None) -> Response:
     check_blob_name(where.name)
     guard = call.guard()
-    seal = await seal_of(call)
     wanted = new_blob(call, standard=True, seal=seal)
     limit = decode.limit_for(call.version, decode.put_blob_bytes_max)
     body = await receive(call, limit, md5=True, seal=seal, also=wanted.headers.md5)
@@ -50,15 +56,16 @@ async def put(call: BlobCall) -> Response:
 
 
 async def put_block(call: BlobCall) -> Response:
-    request = call.request
-    where = call.base()
+    return await with_seal(call, _put_block)
+
+
+async def _put_block(call: BlobCall, where: Where, seal: Seal | None) -> Response:
     check_blob_name(where.name)
-    block_id = decode.block_id(request)
+    block_id = decode.block_id(call.request)
     guard = call.lease_guard()
     if content_length(call) == 0:
         raise invalid_header("Content-Length", "0")
     limit = decode.limit_for(call.version, decode.block_bytes_max)
-    seal = await seal_of(call)
     body = await receive(call, limit, md5=False, seal=seal)
     await call.blobs.keep(
         where.part,
@@ -96,6 +103,9 @@ async def put_block_list(call: BlobCall) -> Response:
 
 async def get_block_list(call: BlobCall) -> Response:
     committed, uncommitted = decode.block_list_types(call.request)
+    if uncommitted and call.identity is anonymous:
+        # What is public is what has been committed.
+        raise unauthenticated(call.version, call.request.method, service="b")
     where, guard = call.where(), call.lease_guard()
     found = await call.blobs.read(
         partial(

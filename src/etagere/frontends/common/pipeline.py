@@ -27,6 +27,7 @@ from etagere.frontends.common.errors import WireError
 from etagere.frontends.common.message import ClientGone, Request, Response
 from etagere.frontends.common.operations import Operation, OperationTable, Resource
 from etagere.kernel.dates import format_http_date, format_iso
+from etagere.kernel.etag import bare
 from etagere.kv.contract import LimitExceeded, StoreClosed, StoreFull
 from etagere.services.common.accounts import Account, AccountDirectory
 from etagere.services.common.service_properties import CorsRule, ServiceProperties
@@ -35,6 +36,7 @@ C = TypeVar("C", bound=Call)
 
 _log: Final = logging.getLogger(__name__)
 client_request_id_chars_max: Final = 1024
+etags_quoted_since: Final = "2011-08-18"
 
 
 class Service(Protocol[C]):
@@ -238,6 +240,8 @@ class Pipeline(Generic[C]):
         headers["x-ms-request-id"] = request_id
         if call is not None and call.version:
             headers["x-ms-version"] = call.version
+            if call.version < etags_quoted_since and "ETag" in headers:
+                headers["ETag"] = bare(headers["ETag"])
         sent = request.headers.get("x-ms-client-request-id")
         if (
             sent
