@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from etagere.auth.identity import BearerIdentity, SasIdentity, SharedKeyIdentity
+from etagere.auth.identity import (
+    AnonymousIdentity,
+    BearerIdentity,
+    SasIdentity,
+    SharedKeyIdentity,
+)
 from etagere.base.clock import Timestamp, ticks_per_second
 from etagere.frontends.common.call import Call
 from etagere.frontends.common.message import Response
@@ -143,6 +148,8 @@ def _way(call: Call) -> str:
             return "bearer"
         case SasIdentity():
             return "sas"
+        case AnonymousIdentity():
+            pass  # or one that was not proved
     authorization = call.header("authorization")
     if authorization is not None:
         return "bearer" if authorization.lower().startswith("bearer ") else "authenticated"
@@ -179,7 +186,8 @@ def _operation(service: str, call: Call) -> str:
             return "ClearPage"
         case "":
             return "Unknown"
-    return _other_names.get(name, name)
+        case _:
+            return _other_names.get(name, name)
 
 
 def _url(call: Call) -> str:
