@@ -177,6 +177,14 @@ async def test_the_key_that_everybody_knows_stays_on_loopback_at_run_time_too(ad
     assert told == ["put_account"]
 
 
+def test_options_that_nothing_heeds_yet_are_warned_of(admin, caplog):
+    admin.ask("PUT", "/accounts/hopeful1", {"change_feed": True, "versioning": True})
+    warned = [record for record in caplog.records if "no effect" in record.message]
+    assert [record.message for record in warned] == ["change_feed has no effect in this version"]
+    assert warned[0].account == "hopeful1"
+    admin.ask("DELETE", "/accounts/hopeful1")
+
+
 def test_a_removed_account_leaves_nothing_behind(admin):
     made = admin.ask("PUT", "/accounts/comesback")
     with blobs(made["connection_string"]) as client:

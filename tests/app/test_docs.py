@@ -11,6 +11,7 @@ import pytest
 from etagere.app import docs
 from etagere.app.compose import storage_services
 from etagere.app.configuration import configure
+from etagere.app.settings import options_of_later_versions, services_available, services_known
 from etagere.testing import ServerProcess
 
 root = Path(__file__).parents[2]
@@ -43,6 +44,15 @@ def test_the_file_in_the_settings_page_is_one_that_works(tmp_path):
     settings = configure({"config": str(file)}, {})
     assert set(settings.accounts) == {"devstoreaccount1"}
     assert settings.namespaces["sbemulatorns"].rules[0].rights == ("Manage", "Send", "Listen")
+
+
+def test_what_is_not_there_yet_is_said():
+    missing = set(services_known) - set(services_available)
+    sentence = docs.settings_page().partition("Not in this version:")[2]
+    for name in (*missing, *options_of_later_versions):
+        assert f"`{name}`" in sentence
+    assert "Not there yet: Files (REST and SMB) and Data Lake" in (root / "README.md").read_text()
+    assert missing == {"files", "smb", "dfs"}
 
 
 def readme_blocks(language):

@@ -24,6 +24,7 @@ from etagere.app.settings import (
     development_namespace,
     development_namespace_key,
     flag_of,
+    options_of_later_versions,
     ports_of_services,
     services_available,
     variable_of,
@@ -400,6 +401,11 @@ def account_from_table(name: str, table: Mapping[str, Any], source: str) -> Acco
     if "keys" in table:
         _check_account(name, entry, source)
     return entry
+
+
+def without_effect(entry: AccountEntry) -> list[str]:
+    """The options that were turned on and that nothing in this version heeds."""
+    return [name for name in options_of_later_versions if entry.options.get(name)]
 
 
 def _boolean(value: Any, source: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import difflib
+import logging
 import time
 from contextlib import ExitStack
 from itertools import count
@@ -15,6 +16,7 @@ from etagere.app.configuration import (
     account_from_table,
     refuse_known_key,
     to_account,
+    without_effect,
 )
 from etagere.app.foundation import make_clock, unusable_directory
 from etagere.app.metrics import RequestMetrics, gauge
@@ -31,6 +33,7 @@ from etagere.servers.real import VirtualClock
 if TYPE_CHECKING:
     from etagere.app.bus import Bus
 
+_log: Final = logging.getLogger(__name__)
 _connectable: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - looked up
 
 
@@ -78,6 +81,8 @@ class Server:
                 await server.stop()
                 raise
             server._held = held.pop_all()
+        for name, entry in settings.accounts.items():
+            _warn_of_options(name, entry)
         return server
 
     async def _listen(self) -> None:
@@ -244,6 +249,7 @@ class Server:
         entry = account_from_table(name, table, f"account {name}")
         to_account(name, entry)
         refuse_known_key(self.settings, name, entry)
+        _warn_of_options(name, entry)
         await self._everywhere("put_account", name=name, entry=dataclasses.asdict(entry))
         self._changed[name] = entry
         return entry
@@ -308,6 +314,11 @@ def _lock(settings: Settings, held: ExitStack) -> tuple[int, ...]:
     except OSError as error:
         raise unusable_directory(settings.data, error) from error
     return (lock.fd,)
+
+
+def _warn_of_options(name: str, entry: AccountEntry) -> None:
+    for option in without_effect(entry):
+        _log.warning("%s has no effect in this version", option, extra={"account": name})
 
 
 def _fields(fault: Armed) -> dict[str, Any]:

@@ -96,6 +96,13 @@ class AccountEntry:
     """By the names of the fields of `services.common.accounts.Account`."""
 
 
+options_of_later_versions: Final = (
+    "hierarchical_namespace",
+    "change_feed",
+    "share_soft_delete_days",
+)
+"""Of accounts: they belong to services that this version does not have, and change nothing yet."""
+
 account_kinds: Final = ("StorageV2", "BlockBlobStorage", "FileStorage", "BlobStorage", "Storage")
 account_skus: Final = (
     "Standard_LRS",
