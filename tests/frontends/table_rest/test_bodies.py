@@ -12,6 +12,7 @@ from etagere.frontends.table_rest import bodies, decode
 from etagere.frontends.table_rest.bodies import EntityReader, sightings_wanted
 from etagere.services.table import entity
 from etagere.services.table.entity import read_members
+from etagere.services.table.shape import Sent
 
 
 def _refusal(call) -> str:
@@ -20,7 +21,7 @@ def _refusal(call) -> str:
     return refusal.value.code
 
 
-def _read(body: bytes) -> bodies.Sent:
+def _read(body: bytes) -> Sent:
     return EntityReader().read(body)
 
 
@@ -37,8 +38,8 @@ def test_an_entity():
         b'\xef\xbb\xbf {"PartitionKey":"p","RowKey":"r",'
         b'"n@odata.type":"Edm.Int64","n":"5","x":1.0}\n'
     )
-    assert sent == ("p", "r", b'"n@odata.type":"Edm.Int64","n":"5","x":1.0')
-    assert _read(b"{}") == (None, None, b"")
+    assert sent == Sent("p", "r", b'"n@odata.type":"Edm.Int64","n":"5","x":1.0')
+    assert _read(b"{}") == Sent(None, None, b"")
 
 
 @pytest.mark.parametrize(
@@ -127,17 +128,18 @@ def _outcome(read):
         found = read()
     except Refused:
         return "refused"
-    own = entity.decode(found[2])
+    own = entity.decode(found.fragment)
     names = list(own)
     for name in names:
         if "@" in name:
             assert names[names.index(name) + 1] == name.partition("@")[0]
-    return found[:2], own, {name: repr(value) for name, value in own.items()}
+    keys = found.partition_key, found.row_key
+    return keys, own, {name: repr(value) for name, value in own.items()}
 
 
 def _long_way(body: bytes):
     found = read_members(decode.members(body))
-    return found.partition_key, found.row_key, entity.encode(found.properties)
+    return Sent(found.partition_key, found.row_key, entity.encode(found.properties))
 
 
 @given(_pairs, _spacings, st.booleans())
@@ -260,10 +262,10 @@ def test_a_shape_gives_way_to_another_that_comes_more_often():
     first = reader._shape
     other = b'{"PartitionKey":"p","RowKey":"r","b":1}'
     for _ in range(sightings_wanted):
-        assert reader.read(other) == ("p", "r", b'"b":1')
+        assert reader.read(other) == Sent("p", "r", b'"b":1')
     assert reader._shape is not first
     assert reader._shape is not None
-    assert reader._shape.read(other) == ("p", "r", b'"b":1')
+    assert reader._shape.read(other) == Sent("p", "r", b'"b":1')
 
 
 def test_every_day_of_some_years_takes_the_short_way():

@@ -6,7 +6,7 @@ part for the operation that made the whole fail.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
@@ -73,7 +73,7 @@ def parse(content_type: str | None, body: bytes, account: str) -> Batch:
     if inner is None:
         return Batch([_operation(outermost[0], account)], is_change_set=False)
     change_set = islice(multipart.raw_parts(envelope.body, inner), batch_operations_max + 1)
-    operations = [_operation(raw, account) for raw in change_set]
+    operations = _operations(change_set, account)
     if not operations:
         raise invalid_input("The change set is empty.")
     return Batch(operations, is_change_set=True)
@@ -84,6 +84,32 @@ def _require_boundary(content_type: str | None) -> str:
     if boundary is None:
         raise invalid_input("A batch must have the Content-Type multipart/mixed and a boundary.")
     return boundary
+
+
+def _operations(change_set: Iterable[bytes], account: str) -> list["BatchOperation | Refused"]:
+    """Requests in order; where one begins like the one before, only its body is looked at."""
+    found: list[BatchOperation | Refused] = []
+    before: BatchOperation | None = None
+    head = b""
+    for raw in change_set:
+        if before is not None and raw.startswith(head):
+            operation: BatchOperation | Refused = BatchOperation(
+                before.method,
+                before.target,
+                before.raw_query,
+                before.fields,
+                raw[len(head) :],
+                before.content_id,
+            )
+        else:
+            operation = _operation(raw, account)
+            before = None
+            if isinstance(operation, BatchOperation):
+                before, head = operation, raw[: len(raw) - len(operation.body)]
+                if not head.endswith(_blank):
+                    before = None
+        found.append(operation)
+    return found
 
 
 def _operation(raw: bytes, account: str) -> BatchOperation | Refused:
@@ -109,7 +135,7 @@ def _check_http(headers: Mapping[str, str]) -> None:
         raise invalid_input("An operation in a batch must be of type application/http.")
 
 
-class _Line(NamedTuple):
+class _Line(msgspec.Struct, frozen=True, gc=False):
     """A request line, taken apart."""
 
     method: str

@@ -18,6 +18,9 @@ from etagere.kernel.dates import format_iso_seconds
 from etagere.services.table.entities import Change, Stored, Write
 from etagere.services.table.etag import etag_of
 
+_insert: Final = Change.INSERT
+_delete: Final = Change.DELETE
+
 _common: Final = "".join(f"{name}: {value}\r\n" for name, value in reply_headers.items()).encode()
 _head: Final = batch.part_head.encode()
 _changed: Final = _common + b"DataServiceVersion: 1.0;\r\n"
@@ -41,15 +44,14 @@ class PartWriter:
 
     def write(self, manner: Manner, write: Write, stamp: int, content_id: str | None) -> bytes:
         """The answer to a change that was done; `stamp` is 0 for an entity that was deleted."""
-        name = (
-            b""
-            if content_id is None
-            else f"Content-ID: {content_id}\r\n".encode("latin-1", "replace")
-        )
-        if manner.change is Change.DELETE:
+        name = b""
+        if content_id is not None:
+            name = f"Content-ID: {content_id}\r\n".encode("latin-1", "replace")
+        change = manner.change
+        if change is _delete:
             return b"%b%b%b\r\n\r\n" % (_none, name, _changed)
         etag = self._etag(stamp)
-        if manner.change is not Change.INSERT:
+        if change is not _insert:
             return b"%b%b%bETag: %b\r\n\r\n\r\n" % (_none, name, _changed, etag)
         if write.partition_key != self._partition_key:
             self._remember_partition(write.partition_key)

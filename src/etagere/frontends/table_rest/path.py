@@ -10,7 +10,9 @@
 
 import re
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from etagere.base.errors import Refused
 from etagere.services.table.edm import invalid_input
@@ -25,7 +27,7 @@ class Kind(Enum):
     BATCH = "batch"
 
 
-class TablePath(NamedTuple):
+class TablePath(msgspec.Struct, frozen=True, gc=False):
     kind: Kind
     table: str = ""
     partition_key: str = ""

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from etagere.auth import needs
 from etagere.auth.identity import SasIdentity
@@ -38,8 +40,11 @@ from etagere.services.table.names import check_table_name
 
 manners_remembered: Final = 512
 
+_entity: Final = Kind.ENTITY
+_entities: Final = Kind.ENTITIES
 
-class _Change(NamedTuple):
+
+class _Change(msgspec.Struct, frozen=True, gc=False):
     manner: Manner
     write: Write
     content_id: str | None
@@ -77,8 +82,8 @@ async def _change_set(
         return [batch.encode_part(await _failure(call, operations, refused))]
     write_part = PartWriter(call.endpoint, call.account.name, table).write
     return [
-        write_part(manner, write, stamp, content_id)
-        for (manner, write, content_id), stamp in zip(changes, stamps, strict=True)
+        write_part(change.manner, change.write, stamp, change.content_id)
+        for change, stamp in zip(changes, stamps, strict=True)
     ]
 
 
@@ -94,7 +99,7 @@ def _read_all(
             if isinstance(operation, Refused):
                 raise operation
             target = operation.target
-            manner = _manner(operation.method, target.kind, operation.fields, version)
+            manner = _manner(operation, version)
             if reader is None:
                 check_table_name(target.table)
                 table = target.table
@@ -111,14 +116,21 @@ def _read_all(
     return table, changes
 
 
+def _manner(operation: BatchOperation, version: str) -> Manner:
+    kind = operation.target.kind
+    if kind is not _entity and kind is not _entities:
+        raise Refused("NotImplemented")
+    return _known_manner(operation.method, kind is _entity, operation.fields, version)
+
+
 # The operations of a batch mostly have the same headers, and so have the batches of a client.
 @lru_cache(maxsize=manners_remembered)
-def _manner(method: str, kind: Kind, fields: bytes, version: str) -> Manner:
+def _known_manner(method: str, is_entity: bool, fields: bytes, version: str) -> Manner:
     headers = multipart.headers_of(fields)
     method = writing.effective_method(method, headers)
     if method == "GET":
         raise invalid_input("A change set cannot hold a query.")
-    return writing.manner_of(method, kind, headers, version)
+    return writing.manner_of(method, _entity if is_entity else _entities, headers, version)
 
 
 def _check_same_table(name: str, table: str) -> None:
@@ -130,10 +142,11 @@ def _check_same_table(name: str, table: str) -> None:
 def _authorize_all(call: TableCall, table: str, changes: Sequence[_Change]) -> None:
     """Whoever may not do one of the operations gets no batch at all, and no 202."""
     grants: dict[int, Grant] = {}  # by identity: a need's hash takes longer than all else here
-    for manner, write, _ in changes:
-        grant = grants.get(id(manner.need))
+    for change in changes:
+        need, write = change.manner.need, change.write
+        grant = grants.get(id(need))
         if grant is None:
-            grant = grants[id(manner.need)] = _authorize(call, manner.need, table)
+            grant = grants[id(need)] = _authorize(call, need, table)
         if not grant.key_range.covers(write.partition_key, write.row_key):
             raise Refused("AuthorizationFailure")
 

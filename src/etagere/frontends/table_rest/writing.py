@@ -26,6 +26,10 @@ upserts_since: Final = "2011-08-18"
 _tunnelled: Final = frozenset({"MERGE", "PATCH", "PUT", "DELETE", "GET"})
 
 
+_insert: Final = Change.INSERT
+_delete: Final = Change.DELETE
+
+
 class Manner(msgspec.Struct, frozen=True, gc=False):
     """What a request's method and headers say of the change that it makes."""
 
@@ -88,10 +92,10 @@ def read(
 ) -> Write:
     """The change to the entity that is named by the path or, to be inserted, by the body."""
     change = manner.change
-    if change is Change.DELETE:
+    if change is _delete:
         return write_of(change, partition_key, row_key, if_match=manner.if_match)
     sent = reader.read(body)
-    if change is Change.INSERT:
+    if change is _insert:
         if sent.partition_key is None or sent.row_key is None:
             raise Refused("PropertiesNeedValue")
         partition_key, row_key = sent.partition_key, sent.row_key

@@ -20,7 +20,7 @@ from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.table import entity, keys
 from etagere.services.table.etag import matches
-from etagere.services.table.names import check_key
+from etagere.services.table.names import check_key, check_partition_key
 from etagere.services.table.records import EntityRecord
 from etagere.services.table.records import entities as entity_records
 from etagere.services.table.tables import open_table
@@ -37,8 +37,12 @@ class Change(Enum):
     DELETE = "delete"
 
 
-_looking: Final = frozenset({Change.INSERT, Change.MERGE})
 _scan_keys_min: Final = 4
+
+# The class is a slow place to look members up in.
+_insert: Final = Change.INSERT
+_merge: Final = Change.MERGE
+_delete: Final = Change.DELETE
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):
@@ -70,8 +74,8 @@ def write_of(
     fragment: bytes = b"",
 ) -> Write:
     """A change whose entity is one that a table can hold; anything else is refused."""
-    if change is not Change.DELETE:
-        check_key(partition_key)
+    if change is not _delete:
+        check_partition_key(partition_key)
         check_key(row_key)
         entity.check_size(partition_key, row_key, fragment)
     return Write(change, partition_key, row_key, if_match, fragment)
@@ -165,35 +169,34 @@ def check_group(batch: Sequence[Write]) -> None:
 
 def _looks(wanted: Write) -> bool:
     """Whether what becomes of a change depends on what is there."""
-    return wanted.if_match is not None or wanted.change in _looking
+    change = wanted.change
+    return wanted.if_match is not None or change is _insert or change is _merge
 
 
 def _apply(tx: Tx, part: Partition, key: bytes, wanted: Write, old: bytes | None) -> int:
-    fragment = wanted.fragment
-    match wanted.change:
-        case Change.INSERT:
-            if old is not None:
-                raise Refused("EntityAlreadyExists")
-        case Change.REPLACE:
-            if wanted.if_match is not None:
-                _check(old, wanted.if_match)
-        case Change.MERGE:
-            if wanted.if_match is not None:
-                _check(old, wanted.if_match)
-            if old is not None:
-                merged = entity.merge(
-                    entity.decode(entity_records.decode(old).properties), entity.decode(fragment)
-                )
-                fragment = entity.encode(merged)
-                entity.check_size(wanted.partition_key, wanted.row_key, fragment)
-        case Change.DELETE:
-            assert wanted.if_match is not None
-            _check(old, wanted.if_match)
-            tx.delete(part, key)
-            return 0
+    change, fragment = wanted.change, wanted.fragment
+    if wanted.if_match is not None:
+        _check(old, wanted.if_match)
+    if change is _insert:
+        if old is not None:
+            raise Refused("EntityAlreadyExists")
+    elif change is _merge:
+        if old is not None:
+            fragment = _merged(old, wanted)
+    elif change is _delete:
+        assert wanted.if_match is not None
+        tx.delete(part, key)
+        return 0
     stamp = tx.stamp()
     tx.put(part, key, entity_records.encode(EntityRecord(stamp, fragment)))
     return stamp
+
+
+def _merged(old: bytes, wanted: Write) -> bytes:
+    own = entity.decode(entity_records.decode(old).properties)
+    fragment = entity.encode(entity.merge(own, entity.decode(wanted.fragment)))
+    entity.check_size(wanted.partition_key, wanted.row_key, fragment)
+    return fragment
 
 
 def _check(raw: bytes | None, if_match: str) -> None:

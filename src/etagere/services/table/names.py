@@ -15,6 +15,7 @@ key_units_max: Final = 512
 """A key takes 1 KiB as UTF-16."""
 property_name_units_max: Final = 255
 property_names_remembered: Final = 1024
+partition_keys_remembered: Final = 256
 table_name_length_min: Final = 3
 table_name_length_max: Final = 63
 
@@ -63,3 +64,7 @@ def check_key(key: str) -> None:
         raise Refused("PropertyValueTooLarge")
     if not key.isalnum() and _key_forbidden.search(key):
         raise Refused("OutOfRangeInput")
+
+
+check_partition_key: Final = lru_cache(maxsize=partition_keys_remembered)(check_key)
+"""The same, for what many entities have in common."""
