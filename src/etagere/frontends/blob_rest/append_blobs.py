@@ -5,17 +5,19 @@ from functools import partial
 from typing import Final
 
 from etagere.base.errors import invalid_header
+from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode, encode, source_bytes
 from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
-from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
+from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of, with_seal
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.structured import content_length
 from etagere.frontends.common.headers import integer
 from etagere.frontends.common.message import Response
 from etagere.services.blob import append_blobs
 from etagere.services.blob.append_blobs import AppendConditions, Appended
+from etagere.services.blob.blobs import Where
 from etagere.services.blob.guard import validators
 
 block_bytes_max: Final = (("2022-11-02", 100 * 1024 * 1024), ("", 4 * 1024 * 1024))
@@ -41,12 +43,15 @@ async def put(call: BlobCall) -> Response:
 
 
 async def append_block(call: BlobCall) -> Response:
-    where, guard, conditions = call.base(), call.guard(), append_conditions(call)
+    return await with_seal(call, _append_block)
+
+
+async def _append_block(call: BlobCall, where: Where, seal: Seal | None) -> Response:
+    guard, conditions = call.guard(), append_conditions(call)
     if content_length(call) == 0:
         raise invalid_header("Content-Length", "0")
-    body = await receive(
-        call, decode.limit_for(call.version, block_bytes_max), md5=False, seal=await seal_of(call)
-    )
+    limit = decode.limit_for(call.version, block_bytes_max)
+    body = await receive(call, limit, md5=False, seal=seal)
     appended = await call.blobs.keep(
         where.part,
         body,

@@ -3,18 +3,20 @@ to Blob storage', 'Encryption scopes for Blob storage')."""
 
 import hashlib
 import re
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable
 from ipaddress import ip_address
 from typing import Final
 
 from etagere.base.errors import Refused, invalid_header
 from etagere.extents.encryption import Seal, key_bytes
+from etagere.extents.spool import inline_bytes_max
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import decode_base64, encode_base64, required
-from etagere.frontends.common.message import Request
+from etagere.frontends.common.message import Request, RequestBody, Response
 from etagere.kernel.ranges import RequestedRange
 from etagere.kv.contract import ReadTx
+from etagere.services.blob.blobs import ScopeFound, Where
 from etagere.services.blob.download import Download, Unlock
 from etagere.services.blob.encryption import CustomerKey
 from etagere.services.blob.guard import Guard, open_container
@@ -26,6 +28,11 @@ default_scope_name: Final = "$account-encryption-key"
 algorithm: Final = "AES256"
 own_key: Final = "x-ms-encryption"
 source_key: Final = "x-ms-source-encryption"
+_asking_headers: Final = frozenset(
+    {scope_header, f"{own_key}-key", f"{own_key}-key-sha256", f"{own_key}-algorithm"}
+)
+"""What asks for encryption other than the container's."""
+_scoped_max: Final = 1024
 _scope_name: Final = re.compile(r"[a-zA-Z0-9-]{3,63}", re.ASCII)
 
 
@@ -33,7 +40,7 @@ def customer_key(request: Request, prefix: str = own_key) -> CustomerKey | None:
     """The key that a request brings in three headers: itself, its digest and the algorithm."""
     headers = request.headers
     names = (f"{prefix}-key", f"{prefix}-key-sha256", f"{prefix}-algorithm")
-    if not any(name in headers for name in names):
+    if headers.keys().isdisjoint(names):
         return None
     key_name, digest_name, algorithm_name = names
     key = decode_base64(required(request, key_name))
@@ -99,6 +106,60 @@ async def seal_of(call: BlobCall) -> Seal | None:
     return await call.blobs.vault.seal_of_scope(call.account.name, scope)
 
 
+Perform = Callable[[BlobCall, Where, Seal | None], Awaitable[Response]]
+
+
+async def with_seal(call: BlobCall, perform: Perform) -> Response:
+    """Perform an operation that takes content, with the seal that the content is to have.
+
+    To look whether the container has a default scope costs a transaction, and hardly any has.  So
+    of a small body, which stays in memory, it is taken for granted that there is none: the
+    operation's own transaction reads the container anyway, and where there is one after all, the
+    body is taken in once more.
+    """
+    where, blobs = call.base(), call.blobs
+    if where.part not in blobs.scoped and _may_presume(call):
+        call.request.body = _Kept(call.request.body)
+        try:
+            return await perform(call, where._replace(unscoped=True), None)
+        except ScopeFound:
+            if len(blobs.scoped) >= _scoped_max:
+                blobs.scoped.clear()
+            blobs.scoped.add(where.part)
+    return await perform(call, where, await seal_of(call))
+
+
+def _may_presume(call: BlobCall) -> bool:
+    request = call.request
+    length = request.content_length
+    return (
+        length is not None
+        and length <= inline_bytes_max
+        and not call.grant.encryption_scope
+        and request.headers.keys().isdisjoint(_asking_headers)
+    )
+
+
+class _Kept:
+    """A small body that can be read again."""
+
+    __slots__ = ("_body", "_data")
+
+    def __init__(self, body: RequestBody) -> None:
+        self._body = body
+        self._data: bytes | None = None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        data = await self.read(inline_bytes_max)
+        if data:
+            yield data
+
+    async def read(self, bytes_max: int = inline_bytes_max) -> bytes:
+        if self._data is None:
+            self._data = await self._body.read(bytes_max)
+        return self._data
+
+
 def _requested_scope(call: BlobCall) -> str | None:
     scope = named_scope(call.request, scope_header)
     granted = call.grant.encryption_scope
@@ -126,7 +187,8 @@ async def _container(call: BlobCall) -> ContainerRecord | None:
 
 def keyed(guard: Guard, customer: CustomerKey | None) -> Guard:
     """The guard of a read that wants the customer's key, if there is one to a blob."""
-    return replace(guard, key_sha256=b"" if customer is None else customer.sha256)
+    digest = b"" if customer is None else customer.sha256
+    return Guard(guard.conditions, guard.lease_id, guard.version, digest)
 
 
 def unlocking(call: BlobCall, account: str, customer: CustomerKey | None) -> Unlock:

@@ -11,12 +11,13 @@ from etagere.base.errors import (
     missing_header,
     query_out_of_range,
 )
+from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import encode, source_bytes
 from etagere.frontends.blob_rest.bodies import receive, transfer_digest
 from etagere.frontends.blob_rest.call import BlobCall, moment
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.decode import too_large
-from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of
+from etagere.frontends.blob_rest.encryption import request_encrypted, seal_of, with_seal
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.source_bytes import must_be_empty, take_checked
 from etagere.frontends.blob_rest.sources import split_url
@@ -29,6 +30,7 @@ from etagere.frontends.common.paging import decode_marker, encode_marker
 from etagere.kernel.range_map import Change, Run
 from etagere.kernel.ranges import Slice, page_bytes, parse_read_range, parse_write_range
 from etagere.services.blob import page_blobs, page_ranges
+from etagere.services.blob.blobs import Where
 from etagere.services.blob.guard import validators
 from etagere.services.blob.page_blobs import (
     PageProperties,
@@ -85,7 +87,7 @@ async def put_page(call: BlobCall) -> Response:
     action = call.header("x-ms-page-write")
     match (action or "").lower():
         case "update":
-            return await _update(call)
+            return await with_seal(call, _update)
         case "clear":
             return await _clear(call)
         case "":
@@ -94,15 +96,15 @@ async def put_page(call: BlobCall) -> Response:
             raise invalid_header("x-ms-page-write", action or "")
 
 
-async def _update(call: BlobCall) -> Response:
-    where, guard, conditions = call.base(), call.guard(), sequence_conditions(call)
+async def _update(call: BlobCall, where: Where, seal: Seal | None) -> Response:
+    guard, conditions = call.guard(), sequence_conditions(call)
     pages = _pages(call.request)
     if pages.length > write_bytes_max:
         raise too_large(write_bytes_max)
     length = content_length(call)
     if length > write_bytes_max:
         raise too_large(write_bytes_max)
-    body = await receive(call, write_bytes_max, md5=False, seal=await seal_of(call))
+    body = await receive(call, write_bytes_max, md5=False, seal=seal)
     if body.size != pages.length:
         await call.blobs.discard(body)
         raise invalid_header("Content-Length", str(length))

@@ -39,6 +39,12 @@ class Where(NamedTuple):
     name: str
     snapshot: int = 0
     version: int = 0
+    unscoped: bool = False
+    """Whether it was taken for granted that the container has no default scope."""
+
+
+class ScopeFound(Exception):  # noqa: N818 - names what happened
+    """The container has a default scope, and what was received is not encrypted in it."""
 
 
 class Found(NamedTuple):
@@ -57,6 +63,8 @@ class Standing(NamedTuple):
 
 async def stand(tx: ReadTx, where: Where) -> Standing:
     container = await open_container(tx, where.part)
+    if where.unscoped and container.default_scope:
+        raise ScopeFound
     home = home_of(where.part, container)
     return Standing(container, home, await find_blob(tx, home.part, home.generation, where.name))
 

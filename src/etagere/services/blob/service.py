@@ -45,6 +45,8 @@ class BlobService:
         """Copies that began earlier belong to a process that has ended, and are gone on with."""
         self.entropy = entropy
         self.vault = Vault(engine, entropy)
+        self.scoped: set[Partition] = set()
+        """Containers that were seen to have a default scope."""
 
     async def read(self, body: Body[ReadTx, T]) -> T:
         return await self.engine.read(body)
