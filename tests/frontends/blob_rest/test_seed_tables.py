@@ -788,6 +788,7 @@ def test_every_operation_has_its_row() -> None:
         "GetUserDelegationKey": "test_front_door",
         "GetWebContent": "test_website",
         "ListContainers": "test_listing",
+        "SetBlobExpiry": "test_expiry",
         "SetBlobServiceProperties": "test_front_door",
     }
     assert {row.name for row in operations.rows} == {row.name for row in rows} | set(elsewhere)

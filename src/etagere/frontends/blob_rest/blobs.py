@@ -26,12 +26,20 @@ from etagere.frontends.blob_rest.tiers import tier_conditions, tier_headers
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import boolean, encode_base64, metadata, metadata_headers
 from etagere.frontends.common.message import Response
-from etagere.kernel.dates import format_iso
+from etagere.kernel.dates import format_http_date, format_iso
 from etagere.kernel.lease import LeaseKind
 from etagere.kernel.lease_request import parse_lease_request
 from etagere.kernel.ranges import content_range, parse_read_range
 from etagere.kv.contract import Body, Tx
-from etagere.services.blob import blobs, history, last_access, page_blobs, properties, tags
+from etagere.services.blob import (
+    blobs,
+    history,
+    last_access,
+    lifetime,
+    page_blobs,
+    properties,
+    tags,
+)
 from etagere.services.blob.guard import validators
 from etagere.services.blob.history import Snapshots
 from etagere.services.blob.records import BlobRecord, BlobType
@@ -83,6 +91,9 @@ async def _note(call: BlobCall, record: BlobRecord) -> None:
 
 def _range_digest(call: BlobCall, *, ranged: bool) -> str:
     """Which digest of the range is asked for: "md5", "crc64" or "" for none."""
+    headers = call.request.headers
+    if not ("x-ms-range-get-content-md5" in headers or "x-ms-range-get-content-crc64" in headers):
+        return ""
     md5 = boolean(call.request, "x-ms-range-get-content-md5")
     crc64 = boolean(call.request, "x-ms-range-get-content-crc64")
     if md5 and crc64:
@@ -119,6 +130,8 @@ async def get_properties(call: BlobCall) -> Response:
     headers.update(tier_headers(record, call.blobs.clock.now()))
     if call.account.last_access_tracking:
         headers.update(encode.last_access(record))
+    if record.expires:
+        headers["x-ms-expiry-time"] = format_http_date(Timestamp(record.expires))
     _override(call.grant.overrides, headers)
     headers["Content-Length"] = str(record.size)
     if record.headers.md5:
@@ -250,6 +263,17 @@ async def undelete(call: BlobCall) -> Response:
     where = call.base()
     await call.blobs.write((where.part,), partial(history.undelete, where=where))
     return Response(200)
+
+
+async def set_expiry(call: BlobCall) -> Response:
+    """Only accounts with a hierarchical namespace know it; to others it is a word like any."""
+    if not call.account.hierarchical_namespace:
+        raise invalid_query("comp", call.request.query["comp"], "The value is not supported.")
+    where, wanted = call.base(), decode.expiry(call.request)
+    record = await call.blobs.write(
+        (where.part,), partial(lifetime.set_expiry, where=where, wanted=wanted)
+    )
+    return Response(200, validators(record))
 
 
 async def get_tags(call: BlobCall) -> Response:

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote_plus
 
+from etagere.base.clock import ticks_per_millisecond
 from etagere.base.errors import Refused, invalid_header, invalid_query, missing_query
 from etagere.frontends.common import xml
-from etagere.frontends.common.headers import decode_base64, digest
+from etagere.frontends.common.headers import decode_base64, digest, integer, required
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.paging import decode_marker
+from etagere.kernel.dates import parse_http_date
 from etagere.kernel.tag_predicate import TagSyntaxError, parse_tag_search
 from etagere.services.blob import keys
 from etagere.services.blob.block_blobs import Source, Wanted, committed_blocks_max
+from etagere.services.blob.lifetime import ExpiryOption, WantedExpiry
 from etagere.services.blob.listing import ListBlobs, Position, results_max
 from etagere.services.blob.records import ContentHeaders, PublicAccess
 from etagere.services.blob.tag_search import FindBlobs, Start
@@ -213,6 +216,35 @@ def _position(marker: str, start_from: str) -> Position:
             return Position(name)
         case _:
             raise invalid_query("marker", marker)
+
+
+expiry_milliseconds_max: Final = 100 * 366 * 86_400_000
+
+
+def expiry(request: Request) -> WantedExpiry:
+    """Milliseconds, or a date: which of them the option says."""
+    name = required(request, "x-ms-expiry-option")
+    options = {option.value.lower(): option for option in ExpiryOption}
+    option = options.get(name.lower())
+    if option is None:
+        raise invalid_header("x-ms-expiry-option", name)
+    text = request.headers.get(_expiry_time)
+    if option is ExpiryOption.NEVER:
+        if text:
+            raise invalid_header(_expiry_time, text)
+        return WantedExpiry(option)
+    if option is not ExpiryOption.ABSOLUTE:
+        required(request, _expiry_time)
+        milliseconds = integer(request, _expiry_time, 1, expiry_milliseconds_max)
+        assert milliseconds is not None
+        return WantedExpiry(option, milliseconds * ticks_per_millisecond)
+    moment = parse_http_date(required(request, _expiry_time))
+    if moment is None:
+        raise invalid_header(_expiry_time, text or "")
+    return WantedExpiry(option, moment)
+
+
+_expiry_time: Final = "x-ms-expiry-time"
 
 
 def tags_header(request: Request) -> dict[str, str]:

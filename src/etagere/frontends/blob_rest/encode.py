@@ -383,6 +383,8 @@ def _blob_properties(record: BlobRecord, look: _Look) -> str:
         text += xml.element("RemainingRetentionDays", str(days))
     if record.tags:
         text += f"<TagCount>{len(record.tags)}</TagCount>"
+    if record.expires:
+        text += xml.element("Expiry-Time", format_http_date(Timestamp(record.expires)))
     return text
 
 

@@ -468,6 +468,18 @@ _blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
         writes=True,
     ),
     Operation(
+        "SetBlobExpiry",
+        ("PUT",),
+        _blob,
+        blobs.set_expiry,
+        needs.blob_write,
+        comp="expiry",
+        since="2020-02-10",
+        writes=True,
+        returns_etag=True,
+        changes_etag=True,
+    ),
+    Operation(
         "SetImmutabilityPolicy",
         ("PUT",),
         _blob,

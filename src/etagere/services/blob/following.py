@@ -1,13 +1,17 @@
-"""The store, for operations on containers that may have been renamed.
+"""The store, for operations on containers that may have been renamed and blobs that may expire.
 
 A renamed container's rows stay in the partition of the name that it was made with, and its record
 alone is in that of its name.  A transaction names its partitions before it reads anything, so one
 that comes upon such a record is given up before it has done anything, and run again with the other
 partition named as well.  Where it is, is remembered as a hint: what counts is the record, which
 each transaction reads.
+
+One that comes upon a blob whose expiry time has passed is given up likewise, and run again once the
+blob has been removed.
 """
 
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final, TypeVar
 
 from etagere.kv.contract import (
@@ -20,8 +24,9 @@ from etagere.kv.contract import (
     Signal,
     Tx,
 )
-from etagere.services.blob import keys
+from etagere.services.blob import keys, lifetime
 from etagere.services.blob.content import home_of
+from etagere.services.blob.guard import Expired
 from etagere.services.blob.records import containers
 
 T = TypeVar("T")
@@ -42,7 +47,15 @@ class FollowingEngine:
         return self._engine.limits
 
     async def read(self, body: Body[ReadTx, T]) -> T:
-        return await self._engine.read(body)
+        while True:
+            try:
+                return await self._engine.read(body)
+            except Expired as found:
+                await self._end(found)
+
+    async def _end(self, found: Expired) -> None:
+        body = partial(lifetime.end, home=found.home, name=found.name)
+        await self._engine.write((found.home.part,), body)
 
     async def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> T:
         in_vain = 0
@@ -50,6 +63,8 @@ class FollowingEngine:
             named = self._with_rows(parts)
             try:
                 return await self._engine.write(named, body)
+            except Expired as found:
+                await self._end(found)
             except OutsidePartition:
                 await self._learn(parts)
                 # Nothing new: the container is another one since, or a body of ours is wrong.

@@ -65,9 +65,24 @@ async def container_of(tx: ReadTx, home: Home) -> ContainerRecord:
     return await open_container(tx, part)
 
 
+class Expired(Exception):  # noqa: N818 - names what happened
+    """A blob was come upon whose expiry time has passed: it is deleted, and the transaction run
+    again (`following`)."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        super().__init__(name)
+        self.home = home
+        self.name = name
+
+
 async def find_blob(tx: ReadTx, part: Partition, generation: int, name: str) -> BlobRecord | None:
     raw = await tx.get(part, keys.blob(generation, name))
-    return None if raw is None else blobs.decode(raw)
+    if raw is None:
+        return None
+    record = blobs.decode(raw)
+    if record.is_over(tx.now):
+        raise Expired(Home(part, generation), name)
+    return record
 
 
 def admit_read(record: BlobRecord | None, guard: Guard, now: Timestamp) -> BlobRecord:

@@ -110,7 +110,9 @@ def _trash(tx: Tx, home: Home, name: str, record: BlobRecord, keeping: Keeping) 
     """Put a record, which goes on holding its content, into the trash."""
     moment = tx.stamp()
     until = Timestamp(tx.now + seconds(keeping.retention_days * seconds_per_day))
-    deleted = msgspec.structs.replace(record, deleted=tx.now, retained_until=until, lease=None)
+    deleted = msgspec.structs.replace(
+        record, deleted=tx.now, retained_until=until, lease=None, expires=0
+    )
     tx.put(home.part, keys.trash(home.generation, name, moment), blobs.encode(deleted))
     tx.put(home.part, keys.expiry(home.generation, until, name, moment), b"")
     tx.notify(sweep_topic)

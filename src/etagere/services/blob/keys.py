@@ -36,6 +36,7 @@ they are; from then on the record says under which name they lie.
       unheld       gen, moment, map, epoch       -> nothing: a state without holders, to be removed
                                                     from that moment on
       pins         gen, until, map, epoch, id    -> nothing: a state that a download holds
+      lifetimes    gen, until, name              -> nothing: a blob that has an expiry time
       renamed      gen                           -> name: these rows are of a container that bears
                                                     another name than the partition
 """
@@ -80,6 +81,7 @@ class RowKind(IntEnum):
     UNHELD = 18
     PIN = 19
     RENAMED = 20
+    LIFETIME = 21
 
 
 _container: Final = int(RowKind.CONTAINER)
@@ -102,6 +104,7 @@ _epochs: Final = int(RowKind.EPOCH)
 _unheld: Final = int(RowKind.UNHELD)
 _pins: Final = int(RowKind.PIN)
 _renamed: Final = int(RowKind.RENAMED)
+_lifetimes: Final = int(RowKind.LIFETIME)
 
 current_moment: Final = 2**63
 """Stands for the current blob among the moments of its versions, after all of them."""
@@ -384,6 +387,21 @@ def all_pending(generation: int) -> Range:
 
 def renamed(generation: int) -> bytes:
     return pack(_renamed, generation)
+
+
+def lifetime(generation: int, until: int, name: str) -> bytes:
+    return pack(_lifetimes, generation, until, name)
+
+
+def all_lifetimes(generation: int) -> Range:
+    return range_of(_lifetimes, generation)
+
+
+def read_lifetime(key: bytes) -> tuple[Timestamp, str]:
+    _, _, until, name = unpack(key)
+    assert isinstance(until, int)
+    assert isinstance(name, str)
+    return Timestamp(until), name
 
 
 # ---- page maps

@@ -207,6 +207,8 @@ class _Walk:
         record = blobs.decode(row.raw)
         if lane.named is keys.blobs_named:
             self._committed = row.name
+            if record.is_over(self._now):
+                return None
             return BlobEntry(row.name, record, current=True)
         if lane.named is keys.trash_named and not self._shows_deleted(record):
             return None

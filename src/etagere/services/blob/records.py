@@ -166,6 +166,10 @@ class BlobRecord(msgspec.Struct, array_like=True):
     earlier: bool = False
     """Whether this is an earlier version."""
 
+    def is_over(self, now: int) -> bool:
+        """Whether its expiry time has passed, so that nobody may see it."""
+        return 0 < self.expires <= now
+
 
 class PendingCopy(msgspec.Struct, array_like=True):
     """A copy from elsewhere that goes on after the response, and after a restart."""

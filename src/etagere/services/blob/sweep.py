@@ -6,6 +6,7 @@ its own, so that nobody waits long behind one.  A process that dies between two 
 marks again.  One process of a server sweeps.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from etagere.services.blob import (
     content,
     history,
     keys,
+    lifetime,
     logs,
     page_map,
     page_pins,
@@ -45,6 +47,9 @@ pages_per_step: Final = 2
 """Of piece lists, whose rows are large."""
 steps_per_sweep: Final = 128
 """Of deleted containers, which may have millions of rows: what else is due comes in between."""
+rest_seconds: Final = 0.002
+"""Between these steps, about as long as one takes: writes that somebody waits for have the store to
+themselves half of the time."""
 staged_kept_for: Final = seconds(7 * 86_400)
 """Staged blocks are forgotten a week after the last one was staged."""
 look_for_staged_every: Final = seconds(3600)
@@ -60,6 +65,7 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
             home = content.home_of(part, record)
             again = min(again, await _sweep_lists(service.engine, home, now) or again)
             again = min(again, await _sweep_trash(service.engine, home) or again)
+            again = min(again, await _sweep_lifetimes(service.engine, home) or again)
             again = min(again, await _sweep_pins(service.engine, home, now) or again)
             again = min(again, await _sweep_page_maps(service.engine, home, now) or again)
             await _sweep_staged(service.engine, home)
@@ -105,6 +111,18 @@ async def _sweep_trash(engine: Engine, home: Home) -> Timestamp | None:
 
 async def _expire(tx: Tx, home: Home) -> tuple[Timestamp, Timestamp | None]:
     return tx.now, await history.expire(tx, home, rows_per_step)
+
+
+async def _sweep_lifetimes(engine: Engine, home: Home) -> Timestamp | None:
+    """Blobs whose expiry time has passed; returns when the next one's will have."""
+    while True:
+        now, due = await engine.write((home.part,), partial(_end_lifetimes, home=home))
+        if due is None or due > now:
+            return due
+
+
+async def _end_lifetimes(tx: Tx, home: Home) -> tuple[Timestamp, Timestamp | None]:
+    return tx.now, await lifetime.end_some(tx, home)
 
 
 # ---- piece lists that nobody holds
@@ -258,6 +276,7 @@ async def _sweep_doomed(
         while await service.engine.write((home.part,), partial(_empty, home=home, lane=lane)):
             if not steps.take():
                 return now
+            await asyncio.sleep(rest_seconds)
     due = await _reap(service, home.part, now)
     if due is None:
         part = keys.account_partition(account)

@@ -177,7 +177,7 @@ async def _in_container(
         if wanted.versions or at[1] == keys.current_moment:
             blob = await _read(tx, home, name, at)
             budget.spend(1)
-            if wanted.search.matches(blob.record.tags):
+            if wanted.search.matches(blob.record.tags) and not blob.record.is_over(tx.now):
                 if len(found) == wanted.limit:
                     return TaggedPage(found, Start(name, *at))
                 found.append(blob)
