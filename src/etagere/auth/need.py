@@ -35,9 +35,9 @@ class PublicAccess(Enum):
     CONTAINER = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Need:
-    """What one operation needs.
+    """What one operation needs: each is itself, and made once.
 
     A SAS must have every letter of `all_of` and, if there are any, one of `any_of`.
     """
@@ -114,11 +114,28 @@ def _grant(
         case BearerIdentity():
             return all_granted
         case SasIdentity():
-            return _authorize_sas(identity, need, name)
+            return _grant_to_sas(identity, need, name)
         case AnonymousIdentity():
             if need.public is PublicAccess.NONE or public_access.value < need.public.value:
                 raise unauthenticated(version, method, service=name.service)
             return _public_granted
+
+
+_granted: Final[dict[Need, tuple[SasIdentity, str, Grant]]] = {}
+"""To whom each was last granted, for which service: one token comes with many requests."""
+granted_max: Final = 1024
+
+
+def _grant_to_sas(identity: SasIdentity, need: Need, name: ResourceName) -> Grant:
+    """What an identity is granted depends on nothing else, and identities never change."""
+    last = _granted.get(need)
+    if last is not None and last[0] is identity and last[1] == name.service:
+        return last[2]
+    grant = _authorize_sas(identity, need, name)
+    if len(_granted) >= granted_max:
+        _granted.clear()
+    _granted[need] = (identity, name.service, grant)
+    return grant
 
 
 def _authorize_sas(identity: SasIdentity, need: Need, name: ResourceName) -> Grant:

@@ -126,11 +126,16 @@ def state_of(lease: Lease | None, now: Timestamp) -> LeaseState:
     return LeaseState.BROKEN if lease.broken else LeaseState.EXPIRED
 
 
+_no_lease: Final = LeaseView("unlocked", LeaseState.AVAILABLE.value, None)
+
+
 def view_of(lease: Lease | None, now: Timestamp) -> LeaseView:
+    if lease is None:
+        return _no_lease
     state = state_of(lease, now)
     locked = state in (LeaseState.LEASED, LeaseState.BREAKING)
     duration = None
-    if lease is not None and state is LeaseState.LEASED:
+    if state is LeaseState.LEASED:
         duration = "infinite" if lease.infinite else "fixed"
     return LeaseView("locked" if locked else "unlocked", state.value, duration)
 

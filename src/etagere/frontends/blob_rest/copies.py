@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from etagere.base.errors import Refused, invalid_header, missing_query
 from etagere.frontends.blob_rest import decode, encode, tiers
 from etagere.frontends.blob_rest.call import BlobCall
@@ -262,7 +264,7 @@ async def _put_taken(call: BlobCall, taken: Taken, wanted: CopyBlob, *, copied: 
     tags = wanted.new.tags
     if taken.record is not None and wanted.tag_option is TagOption.COPY:
         tags = taken.record.tags
-    new = replace(
+    new = msgspec.structs.replace(
         wanted.new,
         tags=tags,
         headers=wanted.headers or remote_copies.source_headers(taken.headers),

@@ -1,7 +1,8 @@
 """One request on its way through a frontend: what has been found out about it so far."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from etagere.auth.identity import Identity, anonymous
 from etagere.auth.need import Grant, all_granted
@@ -11,8 +12,7 @@ from etagere.services.common.accounts import Account
 from etagere.services.common.service_properties import ServiceProperties, default_properties
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """What the path names, decoded: `container` is also a queue, a table or a share."""
 
     resource: Resource

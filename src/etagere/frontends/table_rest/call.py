@@ -1,6 +1,5 @@
 """The context of a Table request, and what every handler reads from it first."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -29,8 +28,7 @@ _wire: Final[dict[str, WireError]] = {**common_errors, **errors.table}
 _service_path: Final = TablePath(Kind.SERVICE)
 
 
-@dataclass(frozen=True, slots=True)
-class TableTarget(Target):
+class TableTarget(Target, frozen=True):
     path: TablePath = _service_path
 
 

@@ -27,12 +27,19 @@ _items_end: Final = b"\xff"
 class LmdbRows:
     """A `Snapshot`, and what a commit does to it."""
 
-    __slots__ = ("_keys", "_row_key_bytes", "_txn")
+    __slots__ = ("_long", "_row_key_bytes", "_txn")
 
     def __init__(self, txn: RowTransaction, row_key_bytes: int) -> None:
         self._txn = txn
         self._row_key_bytes = row_key_bytes
-        self._keys = LongKeys(txn, row_key_bytes)
+        self._long: LongKeys | None = None
+
+    @property
+    def _keys(self) -> LongKeys:
+        """Made when it is wanted: most reads look at short keys only."""
+        if self._long is None:
+            self._long = LongKeys(self._txn, self._row_key_bytes)
+        return self._long
 
     def get(self, part: Partition, key: bytes) -> bytes | None:
         row_key = part + b"\0" + key

@@ -19,6 +19,8 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
 from etagere.extents import references
@@ -255,7 +257,7 @@ async def copy_borrowed(
 
 def becoming(wanted: CopyBlob, record: BlobRecord) -> NewBlob:
     """What the copy is created with: the request's, and the source's where it says nothing."""
-    return replace(
+    return msgspec.structs.replace(
         wanted.new,
         headers=record.headers if wanted.headers is None else wanted.headers,
         metadata=wanted.new.metadata or record.metadata,

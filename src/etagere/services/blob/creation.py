@@ -5,7 +5,7 @@ lease, creation time and snapshots stay.  What was there is kept as a version or
 let go of.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from etagere.base.errors import Refused
 from etagere.extents.encryption import Seal
@@ -22,13 +22,12 @@ from etagere.services.blob.tag_index import remember
 from etagere.services.blob.tiers import inherit, must_be_online
 
 
-@dataclass(frozen=True, slots=True)
-class NewBlob:
+class NewBlob(msgspec.Struct, frozen=True):
     """What a blob is created with, whatever its type and whichever operation creates it."""
 
     headers: ContentHeaders = ContentHeaders()
-    metadata: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
     tier: str = ""
     immutability: Immutability = mutable
     seal: Seal | None = None

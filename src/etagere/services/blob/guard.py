@@ -4,8 +4,9 @@
 are the kernel's; here they become refusals.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
@@ -35,8 +36,7 @@ from etagere.services.blob.records import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True):
     """What a request's headers demand before anything is done."""
 
     conditions: Conditions = unconditional

@@ -1,9 +1,9 @@
 """The Blob service: the store and the extents that its operations work on."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
@@ -48,11 +48,11 @@ class BlobService:
         self.scoped: set[Partition] = set()
         """Containers that were seen to have a default scope."""
 
-    async def read(self, body: Body[ReadTx, T]) -> T:
-        return await self.engine.read(body)
+    def read(self, body: Body[ReadTx, T]) -> Coroutine[Any, Any, T]:
+        return self.engine.read(body)
 
-    async def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> T:
-        return await self.engine.write(parts, body)
+    def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> Coroutine[Any, Any, T]:
+        return self.engine.write(parts, body)
 
     async def receive(
         self,
