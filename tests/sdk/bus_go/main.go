@@ -338,7 +338,11 @@ func main() {
 	options := &sb.ClientOptions{RetryOptions: sb.RetryOptions{MaxRetries: 1}}
 	client := got(sb.NewClientFromConnectionString(connectionString, options))
 	administrator := got(admin.NewClientFromConnectionString(connectionString, nil))
+	chosen := os.Args[2:]
 	for _, scenario := range scenarios {
+		if len(chosen) > 0 && !slices.Contains(chosen, scenario.name) {
+			continue
+		}
 		limited, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		failure := attempt(scenario.run, world{limited, client, administrator})
 		cancel()
