@@ -1,6 +1,6 @@
 """The context of a Table request, and what every handler reads from it first."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from etagere.base.errors import Refused
@@ -19,6 +19,7 @@ from etagere.services.table.service import TableService
 from etagere.services.table.tables import Place
 
 json_body_bytes_max: Final = 4 * 1024 * 1024
+tables_remembered: Final = 1024
 
 reply_headers: Final = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 
@@ -32,6 +33,12 @@ class TableTarget(Target, frozen=True):
     path: TablePath = _service_path
 
 
+@lru_cache(maxsize=tables_remembered)
+def _part(account: str, table: str) -> Partition:
+    check_table_name(table)
+    return keys.table_partition(account, table)
+
+
 class TableCall(Call):
     __slots__ = ("path", "tables")
 
@@ -41,8 +48,7 @@ class TableCall(Call):
     @property
     def part(self) -> Partition:
         """The partition of the table that the path names, once its name was found to be one."""
-        check_table_name(self.path.table)
-        return keys.table_partition(self.account.name, self.path.table)
+        return _part(self.account.name, self.path.table)
 
     def place(self, name: str) -> Place:
         check_table_name(name)

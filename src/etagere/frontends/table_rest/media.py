@@ -70,6 +70,7 @@ def _level(parameters: list[str]) -> Metadata | None:
     return Metadata.MINIMAL
 
 
+@lru_cache(maxsize=256)
 def check_json(content_type: str | None) -> None:
     """Refuse a body that is not JSON by its Content-Type."""
     media = (content_type or "").partition(";")[0].strip().lower()

@@ -1,6 +1,7 @@
 """The Prefer header of Create Table and Insert Entity."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from etagere.frontends.common.message import Request
@@ -11,7 +12,13 @@ _content: Final = "return-content"
 
 def preference(headers: Mapping[str, str]) -> str | None:
     """Which of the two preferences that tables know was asked for."""
-    for item in headers.get("prefer", "").split(","):
+    asked = headers.get("prefer")
+    return None if asked is None else _known(asked)
+
+
+@lru_cache(maxsize=64)
+def _known(asked: str) -> str | None:
+    for item in asked.split(","):
         name = item.strip().lower()
         if name in (no_content, _content):
             return name

@@ -5,13 +5,16 @@ ETag        W/"datetime'2021-06-17T17%3A32%3A46.777543Z'"
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from etagere.base.clock import Timestamp
+from etagere.base.clock import Timestamp, ticks_per_second
+from etagere.kernel.dates import format_iso_seconds
 from etagere.services.table.edm import format_moment, invalid_input
 
 any_etag: Final = "*"
+seconds_remembered: Final = 256
 
 _etag_form: Final = re.compile(r'[Ww]/"([^"]*)"', re.ASCII)
 
@@ -21,7 +24,16 @@ def timestamp_of(stamp: int) -> str:
 
 
 def etag_of(stamp: int) -> str:
+    second, fraction = divmod(stamp, ticks_per_second)
+    if fraction % 10:  # most are as fine as they can be
+        return f"W/\"datetime'{_second(second)}.{fraction:07d}Z'\""
     return f"W/\"datetime'{timestamp_of(stamp).replace(':', '%3A')}'\""
+
+
+@lru_cache(maxsize=seconds_remembered)
+def _second(second: int) -> str:
+    text = format_iso_seconds(Timestamp(second * ticks_per_second))
+    return text.removesuffix("Z").replace(":", "%3A")
 
 
 def parse_if_match(text: str) -> str:
