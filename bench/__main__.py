@@ -2,10 +2,11 @@
 
 import argparse
 import importlib
+import platform
 import sys
 
 _compared = ("blob", "queue", "table", "bus")
-_alone = ("kv", "extents", "amqp_engine", "http_shell")
+_alone = ("kv", "extents", "amqp_engine", "http_shell", "request_cost")
 
 
 def main() -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     for name in chosen:
         if name not in _compared + _alone:
             parser.error(f"there is no bench called {name}")
+    print(f"Python {platform.python_version()} of {sys.base_prefix}")
     for name in chosen:
         print(f"\n== {name} ==", flush=True)
         sys.argv = [f"bench.{name}"]
