@@ -321,3 +321,40 @@ def test_etags_were_not_quoted_once(server: Server, raw: RawClient, container: s
                 raw("GET", f"{container}/a", headers={**headers, "If-None-Match": '"0x1"'}).status
                 == 200
             )
+
+
+def test_tags_have_a_permission_of_their_own(server: Server, raw: RawClient) -> None:
+    raw("PUT", "/con", restype="container")
+    raw.put_blob("/con/a", b"x", x_ms_tags="k=v")
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "512"}
+    without = RawClient(server.port, "rwdlac")
+    source = {"x-ms-copy-source": f"{server.url}/con/a?{without.sas}"}
+    readable = {"x-ms-copy-source": f"{server.url}/con/a?{raw.sas}"}
+    by_tags = {"x-ms-if-tags": "k = 'v'"}
+    tags = {"x-ms-tags": "a=b"}
+    block = {"x-ms-blob-type": "BlockBlob"}
+    for method, headers, query in (
+        ("GET", by_tags, {}),
+        ("DELETE", by_tags, {}),
+        ("PUT", {"x-ms-access-tier": "Cool", **by_tags}, {"comp": "tier"}),
+        ("PUT", by_tags, {"comp": "metadata"}),
+        ("PUT", {**block, **tags}, {}),
+        ("PUT", {**disk, **tags}, {}),
+        ("PUT", {"x-ms-blob-type": "AppendBlob", **tags}, {}),
+        ("PUT", {**readable, **tags}, {}),
+        ("PUT", {**source, "x-ms-copy-source-tag-option": "COPY"}, {}),
+        ("PUT", {**source, "x-ms-source-if-tags": "k = 'v'"}, {}),
+        ("GET", {}, {"comp": "tags"}),
+    ):
+        reply = without(method, "/con/a", headers=headers, **query)
+        assert (reply.status, reply.code) == (403, "AuthorizationPermissionMismatch"), headers
+    listed = without("GET", "/con", restype="container", comp="list", include="tags")
+    assert (listed.status, listed.code) == (403, "AuthorizationPermissionMismatch")
+    from_url = {**block, **source, "x-ms-copy-source-tag-option": "COPY"}
+    refused = without("PUT", "/con/a", headers=from_url)
+    assert (refused.status, refused.code) == (403, "CannotVerifyCopySource")
+    copied = {**source, "x-ms-copy-source-tag-option": "REPLACE"}
+    assert without("PUT", "/con/b", headers=copied).status == 202
+    assert without("GET", "/con/a").status == 200
+    assert raw("GET", "/con/a", headers=by_tags).status == 200
+    without.close()

@@ -57,3 +57,46 @@ def test_what_is_shown_instead(site: Server, raw: RawClient) -> None:
 
 def test_a_site_that_is_not_enabled(site: Server) -> None:
     assert visit(site, "/index.html").status == 404
+
+
+def test_the_ranges_and_conditions_of_pages(site: Server, raw: RawClient) -> None:
+    configure(raw, "<IndexDocument>index.html</IndexDocument>")
+    page = visit(site, "/a.txt")
+    for headers, status in (
+        ({"If-Match": '"0x1"'}, 412),
+        ({"If-Match": page.etag}, 200),
+        ({"If-Modified-Since": page.headers["last-modified"]}, 304),
+        ({"If-Unmodified-Since": page.headers["last-modified"]}, 200),
+        ({"Range": "bytes=2-"}, 206),
+        ({"Range": "bytes=5-"}, 416),
+    ):
+        assert visit(site, "/a.txt", **headers).status == status, headers
+    assert visit(site, "/a.txt", Range="bytes=5-").headers["content-range"] == "bytes */5"
+    assert visit(site, "/a.txt", Range="bytes=2-").text == "txt"
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "OPTIONS", "MERGE"])
+def test_pages_are_only_read(site: Server, raw: RawClient, method: str) -> None:
+    configure(raw, "<IndexDocument>index.html</IndexDocument>")
+    asked = {"Origin": "http://a", "Access-Control-Request-Method": "GET", "Content-Length": "0"}
+    reply = visit(site, "/a.txt", method, **asked)
+    assert (reply.status, reply.code) == (405, "UnsupportedHttpVerb")
+    assert raw("GET", "/$web/a.txt").text == "a.txt"
+
+
+def test_websites_have_no_rules_for_other_origins(site: Server, raw: RawClient) -> None:
+    rule = (
+        "<StorageServiceProperties><Cors><CorsRule><AllowedOrigins>*</AllowedOrigins>"
+        "<AllowedMethods>GET</AllowedMethods><AllowedHeaders>*</AllowedHeaders>"
+        "<ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>7</MaxAgeInSeconds>"
+        "</CorsRule></Cors></StorageServiceProperties>"
+    )
+    configure(raw, "<IndexDocument>index.html</IndexDocument>")
+    assert raw("PUT", "/", rule, restype="service", comp="properties").status == 202
+    seen = raw("GET", "/$web/a.txt", headers={"Origin": "http://a"})
+    assert seen.headers["access-control-allow-origin"] == "*"
+    page = visit(site, "/a.txt", Origin="http://a")
+    assert page.status == 200
+    assert not [name for name in page.headers if name.startswith("access-control")]
+    preflight = {"Origin": "http://a", "Access-Control-Request-Method": "GET"}
+    assert visit(site, "/a.txt", "OPTIONS", **preflight).status == 405

@@ -5,7 +5,13 @@ from typing import Final
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused, invalid_query
 from etagere.frontends.common.call import Call
-from etagere.kernel.conditions import HeaderNames, blob_headers, parse_conditions
+from etagere.kernel.conditions import (
+    Conditions,
+    HeaderNames,
+    blob_headers,
+    parse_conditions,
+    target_headers,
+)
 from etagere.kernel.dates import parse_iso
 from etagere.kernel.lease_request import parse_lease_id
 from etagere.kv.contract import Partition
@@ -28,10 +34,9 @@ class BlobCall(Call):
 
     def guard(self) -> Guard:
         """Conditions and lease id, as the headers state them."""
-        headers = self.request.headers
-        lease_id = headers.get("x-ms-lease-id")
+        lease_id = self.request.headers.get("x-ms-lease-id")
         return Guard(
-            parse_conditions(headers),
+            self.conditions(),
             parse_lease_id(lease_id) if lease_id else None,
             self.version,
         )
@@ -50,14 +55,24 @@ class BlobCall(Call):
 
     def guard_of_conditions(self) -> Guard:
         """The conditions alone, for lease actions, which have rules of their own for ids."""
-        return Guard(parse_conditions(self.request.headers), None, self.version)
+        return Guard(self.conditions(), None, self.version)
+
+    def conditions(self, names: HeaderNames = target_headers) -> Conditions:
+        """Who may not read tags may not find them out by conditions either."""
+        found = parse_conditions(self.request.headers, names)
+        if found.if_tags is not None:
+            self.may_use_tags()
+        return found
+
+    def may_use_tags(self) -> None:
+        if not self.grant.allows("t"):
+            raise Refused("AuthorizationPermissionMismatch")
 
     def tag_guard(self) -> Guard:
         """Operations on tags take `x-ms-if-tags`, and since 2026-02-06 `x-ms-blob-if-*`; the plain
         conditional headers are not theirs."""
-        headers = self.request.headers
         names = tag_headers if self.version < blob_conditions_since else blob_headers
-        return Guard(parse_conditions(headers, names), self.lease_guard().lease_id, self.version)
+        return Guard(self.conditions(names), self.lease_guard().lease_id, self.version)
 
     @property
     def part(self) -> Partition:

@@ -162,6 +162,8 @@ def leased_response(
 async def list_blobs(call: BlobCall) -> Response:
     request = call.request
     included = decode.includes(request)
+    if "tags" in included:
+        call.may_use_tags()
     limit = max_results(request)
     wanted = decode.list_blobs(request, included, limit, call.version)
     part = call.part

@@ -11,10 +11,13 @@ def new_blob(call: BlobCall, *, standard: bool, seal: Seal | None) -> NewBlob:
     """With `standard`, plain HTTP headers stand in for missing x-ms-blob-content-* ones; `seal` is
     what `encryption.seal_of` found."""
     request = call.request
+    tags = decode.tags_header(request)
+    if tags:
+        call.may_use_tags()
     return NewBlob(
         headers=decode.content_headers(request, standard=standard),
         metadata=metadata(request),
-        tags=decode.tags_header(request),
+        tags=tags,
         tier=tiers.tier(request, call.version),
         immutability=immutability.wanted(call),
         seal=seal,

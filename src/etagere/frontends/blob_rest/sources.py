@@ -68,10 +68,18 @@ async def find_source(call: BlobCall, *, same_account_is_enough: bool) -> Source
         secure=call.request.secure,
     )
     source = await _admit(call, request, trusted=same_account_is_enough)
+    if _tells_tags(call):
+        source.may_use_tags()
     if source.target.resource is not Resource.ITEM:
         raise invalid_header(header, url)
     where = source.where()
     return OwnBlob(where, url, source.account.name, bool(where.snapshot))
+
+
+def _tells_tags(call: BlobCall) -> bool:
+    """Whether the copy, or that there is one, says which tags the source has."""
+    option = call.header("x-ms-copy-source-tag-option") or ""
+    return option.upper() == "COPY" or "x-ms-source-if-tags" in call.request.headers
 
 
 def _is_ours(call: BlobCall, netloc: str) -> bool:

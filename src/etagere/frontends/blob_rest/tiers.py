@@ -9,7 +9,6 @@ from etagere.frontends.blob_rest.call import BlobCall, tag_headers
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import required
 from etagere.frontends.common.message import Request, Response
-from etagere.kernel.conditions import parse_conditions
 from etagere.kernel.dates import format_http_date, parse_http_date
 from etagere.services.blob import tiers
 from etagere.services.blob.guard import Guard
@@ -85,8 +84,7 @@ async def set_tier(call: BlobCall) -> Response:
 
 def _guard(call: BlobCall) -> Guard:
     """Of the conditions, only that on tags is the operation's."""
-    conditions = parse_conditions(call.request.headers, tag_headers)
-    return Guard(conditions, call.lease_guard().lease_id, call.version)
+    return Guard(call.conditions(tag_headers), call.lease_guard().lease_id, call.version)
 
 
 # ---- what is said of it

@@ -107,11 +107,12 @@ class Pipeline(Generic[C]):
         try:
             call = self._locate(request, request_id)
             call.properties = await self._service.properties(call.account)
-            if request.method == "OPTIONS":
+            website = call.target.resource is Resource.WEBSITE
+            if request.method == "OPTIONS" and not website:
                 call.operation_name = "Preflight"
                 response = cors.preflight(request, call.properties.cors)
             else:
-                rules = call.properties.cors
+                rules = () if website else call.properties.cors
                 response = await self._perform(call)
         except ClientGone:
             raise
