@@ -8,11 +8,16 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 import pytest
+from azure.storage.blob import AccountSasPermissions, ResourceTypes, generate_account_sas
 
+from etagere.services.common.accounts import development_key, development_name
 from etagere.testing import ServerProcess, StartFailed
 
 free_ports = [f"--{name}-port=0" for name in "blob queue table amqp amqps bus-admin admin".split()]
@@ -103,6 +108,78 @@ def test_it_ends_cleanly_when_it_is_told_to():
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0
         assert server.said == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_work_in_hand_is_finished_at_the_end(tmp_path, number, workers):
+    """A body that is on its way when the signal comes is stored and acknowledged."""
+    data = tmp_path / "data"
+    arguments = ["--data", str(data), "--services", "blob", "--workers", workers]
+    with ServerProcess(arguments) as server:
+        url = urlsplit(server.urls["blob"])
+        token = generate_account_sas(
+            development_name,
+            development_key,
+            ResourceTypes(container=True, object=True),
+            AccountSasPermissions(read=True, write=True, create=True),
+            datetime.now(UTC) + timedelta(hours=1),
+        )
+        made = f"{server.urls['blob']}/container?restype=container&{token}"
+        fetch(made, "PUT")
+        with socket.create_connection((url.hostname, url.port), timeout=30) as client:
+            client.sendall(
+                f"PUT {url.path}/container/blob?{token} HTTP/1.1\r\nHost: {url.netloc}\r\n"
+                "x-ms-version: 2021-08-06\r\nx-ms-blob-type: BlockBlob\r\n"
+                "Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n".encode()
+            )
+            assert client.recv(100).startswith(b"HTTP/1.1 100 Continue")
+            client.sendall(b"a" * 50_000)
+            server.process.send_signal(number)
+            _wait_until_refused(url)
+            client.sendall(b"b" * 50_000)
+            answer = client.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 201 ")
+            assert client.recv(100) == b""
+        assert server.process.wait(20) == 0
+        assert server.said == ""
+    with ServerProcess(arguments) as server:
+        found = fetch(f"{server.urls['blob']}/container/blob?{token}")
+        assert found == "a" * 50_000 + "b" * 50_000
+
+
+def _wait_until_refused(url):
+    """The listeners are closed before the work in hand is done."""
+    for _ in range(1000):
+        try:
+            with socket.create_connection((url.hostname, url.port), timeout=30) as late:
+                late.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                if not late.recv(100):
+                    return
+        except OSError:
+            return
+        time.sleep(0.01)
+    raise AssertionError("it still takes new connections")
+
+
+def test_debug_logs_have_one_line_a_request_and_no_signature():
+    with ServerProcess(["--in-memory", "--log-level", "debug", "--log-format", "json"]) as server:
+        for query in ("?comp=list&sig=SECRET", "/nothing?sig=SECRET"):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                fetch(server.urls["blob"] + query)
+            refused.value.close()
+        server.stop()
+        lines = [json.loads(line) for line in server.said.splitlines()]
+    requests = [line for line in lines if line["logger"] == "etagere.requests"]
+    assert [line["path"] for line in requests] == [
+        f"/{development_name}",
+        f"/{development_name}/nothing",
+    ]
+    for line in requests:
+        assert line.keys() >= {"time", "level", "service", "operation", "method", "status", "ms"}
+        assert (line["service"], line["status"], line["method"]) == ("blob", 403, "GET")
+        assert len(line["request_id"]) == 36
+    assert "SECRET" not in server.said
 
 
 def test_services_may_be_left_out():
