@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from xml.etree import ElementTree as ET
 
 import pytest
 from awscrt.checksums import crc64nvme
@@ -167,6 +168,25 @@ def test_committed_blocks_are_used_again_and_dropped(
     server.clock.advance(3600)
     server.sweep()
     assert server.run(server.extents.usage()).extents == 0
+
+
+def test_the_list_of_a_snapshot(raw: RawClient, container: str) -> None:
+    path = f"{container}/a"
+    for number in range(3):
+        stage(raw, path, number, b"x" * (number + 1))
+    commit(raw, path, ("Latest", block_id(0)), ("Latest", block_id(1)))
+    taken = raw("PUT", path, comp="snapshot")
+    snapshot = taken.headers["x-ms-snapshot"]
+    commit(raw, path, ("Latest", block_id(1)))
+    stage(raw, path, 2, b"other")
+    found = raw("GET", path, comp="blocklist", blocklisttype="all", snapshot=snapshot)
+    sizes = [block.findtext("Size") for block in ET.fromstring(found.body).iter("Block")]
+    assert sizes == ["1", "2"], "what was committed then, and nothing that is staged now"
+    assert found.etag == taken.etag
+    assert found.headers["x-ms-blob-content-length"] == "3"
+    none = "2025-01-01T00:00:00.0000000Z"
+    missing = raw("GET", path, comp="blocklist", snapshot=none)
+    assert (missing.status, missing.code) == (404, "BlobNotFound")
 
 
 def test_the_same_id_again_replaces_the_staged_block(raw: RawClient, container: str) -> None:

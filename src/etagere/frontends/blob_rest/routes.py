@@ -99,6 +99,8 @@ _account_rows: Final[tuple[Operation[BlobCall], ...]] = (
         for resource, restype, since in (
             (_service, "", "2018-11-09"),
             (_container, "container", "2020-06-12"),
+            # @azure/storage-blob takes an account's path, as emulators have it, for a container's.
+            (_service, "container", "2020-06-12"),
         )
     ),
     *(

@@ -19,7 +19,7 @@ from etagere.kernel.lease import Lease, LeaseKind, Use, use
 from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
-from etagere.services.blob.blobs import Where, must_be, save, stand
+from etagere.services.blob.blobs import Where, find, must_be, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.encryption import must_match
@@ -260,10 +260,12 @@ class BlockList(NamedTuple):
 async def block_list(
     tx: ReadTx, where: Where, guard: Guard, *, committed: bool, uncommitted: bool
 ) -> BlockList:
-    """Get Block List works on a blob that is committed, uncommitted or both."""
-    standing = await stand(tx, where)
+    """Get Block List works on a blob that is committed, uncommitted or both; of a snapshot or a
+    version there is nothing but what was committed."""
+    standing = await find(tx, where)
     home, record = standing.home, standing.record
-    marker = await _unfinished(tx, home, where.name)
+    is_past = where.snapshot or where.version
+    marker = None if is_past else await _unfinished(tx, home, where.name)
     if record is None and marker is None:
         raise Refused("BlobNotFound")
     if record is not None:
