@@ -177,6 +177,33 @@ def test_versions_are_deleted_by_name(versioned) -> None:
     assert server.run(server.extents.usage()).extents == 0
 
 
+def test_deleted_versions_are_listed_in_their_places(versioned) -> None:
+    _, raw = versioned
+    retain(raw, 7)
+    ids = [raw.put_blob("/things/a", b"x").headers["x-ms-version-id"] for _ in range(4)]
+    for name in (ids[2], ids[0]):
+        assert raw("DELETE", "/things/a", versionid=name).status == 202
+
+    def listed(**query: object) -> list[str]:
+        found: list[str] = []
+        at = {}
+        while True:
+            reply = raw("GET", "/things", restype="container", comp="list", **query, **at)
+            root = ET.fromstring(reply.body)
+            found += [item.findtext("VersionId") for item in root.find("Blobs")]
+            at = {"marker": root.findtext("NextMarker") or ""}
+            if not at["marker"]:
+                return found
+
+    assert listed(include="versions,deleted") == ids
+    assert listed(include="versions,deleted", maxresults=1) == ids
+    assert listed(include="versions") == [ids[1], ids[3]]
+    assert raw("PUT", "/things/a", comp="undelete").status == 200
+    assert listed(include="versions") == ids
+    assert raw("DELETE", "/things/a").status == 202
+    assert listed(include="versions") == ids
+
+
 def test_a_version_is_promoted_by_copying_it(versioned) -> None:
     server, raw = versioned
     first = raw.put_blob("/things/a", b"old").headers["x-ms-version-id"]

@@ -107,8 +107,12 @@ async def _keep_version(tx: Tx, home: Home, name: str, old: BlobRecord) -> None:
 
 
 def _trash(tx: Tx, home: Home, name: str, record: BlobRecord, keeping: Keeping) -> None:
-    """Put a record, which goes on holding its content, into the trash."""
-    moment = tx.stamp()
+    """Put a record, which goes on holding its content, into the trash.
+
+    A snapshot or version has the place there that its moment gives it among those that are not
+    deleted; a blob comes after all of them, as it does in listings.
+    """
+    moment = record.snapshot or record.version or tx.stamp()
     until = Timestamp(tx.now + seconds(keeping.retention_days * seconds_per_day))
     deleted = msgspec.structs.replace(
         record, deleted=tx.now, retained_until=until, lease=None, expires=0
@@ -130,7 +134,7 @@ async def _demote_deleted(tx: Tx, home: Home, name: str) -> None:
     """A soft-deleted blob whose name is taken anew is kept as one of the new blob's snapshots."""
     for moment, record in await _trashed(tx, home, name):
         if not record.snapshot and not record.version:
-            demoted = msgspec.structs.replace(record, snapshot=tx.stamp())
+            demoted = msgspec.structs.replace(record, snapshot=moment)
             tx.put(home.part, keys.trash(home.generation, name, moment), blobs.encode(demoted))
 
 
