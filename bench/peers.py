@@ -182,3 +182,13 @@ def _children(pid: int) -> list[int]:
 def _resident(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    """What the process and its children have used."""
+    return sum(_used(pid) for pid in [process.pid, *_children(process.pid)])
+
+
+def _used(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,6 +1,10 @@
 """Tables: small operations and batches against Azurite, and a table that grows to a million.
 
-`python -m bench.table [--seconds 3] [--rounds 3] [--workers 1] [--entities 1000000]`
+    python -m bench.table [--seconds 3] [--rounds 3] [--workers 1] [--entities 1000000]
+    python -m bench.table --part small --case batch        one part of it, and one row of that
+    python -m bench.table --part cpu                       this server's CPU time for an entity
+
+`bench.table_cpu` measures the same without sockets.
 """
 
 import argparse
@@ -153,7 +157,12 @@ def _run(
     return measured._replace(per_second=measured.per_second * case.entities)
 
 
-def small(seconds: float, rounds: int, workers: int) -> None:
+def chosen(names: list[str]) -> list[Case]:
+    """The cases that have one of the words in their names."""
+    return [case for case in cases if any(word.lower() in case.name.lower() for word in names)]
+
+
+def small(wanted: list[Case], seconds: float, rounds: int, workers: int) -> None:
     """Entities per second, interleaved, medians of several rounds."""
     token = sas()
     with ExitStack() as stack:
@@ -165,7 +174,7 @@ def small(seconds: float, rounds: int, workers: int) -> None:
         for peer in running:
             prepare(peer, "bench", 10)
         report = Table(f"Tables, entities/s (workers={workers}, durability=sync)", "Azurite")
-        for case in cases:
+        for case in wanted:
             measured: dict[str, list[load.Measured]] = {peer.name: [] for peer in running}
             for number in range(rounds):
                 for peer in running:
@@ -176,21 +185,26 @@ def small(seconds: float, rounds: int, workers: int) -> None:
         report.print()
 
 
-def growth(seconds: float, rounds: int, entities: int) -> None:
-    """The same operations on a table of a thousand entities and on one of many."""
+def growth(wanted: list[Case], seconds: float, rounds: int, entities: int) -> None:
+    """The same operations on a table of a thousand entities and on one of many; and the query of
+    one partition out of many against that on a table which holds nothing else."""
     token = sas()
     with peers.etagere(services="table") as peer:
         prepare(peer, "small", 1)
+        with TableServiceClient(peer.table, credential=_credential) as service:
+            service.create_table("alone")
+        fill(peer, "alone", [("q00000", 0)])
         partitions = entities // batch_size
         prepare(peer, "large", partitions)
-        grown = [case for case in cases if case.script in _grows]
+        grown = [case for case in wanted if case.script in _grows]
         report = Table(f"Tables, {entities:,} entities against 1,000", "1,000's")
         for case in grown:
             small_runs, large_runs = [], []
+            few = "alone" if case.script == "table_query" else "small"
             for number in range(rounds):
                 label = f"{case.name.count(',')}{case.script}{number}"
                 small_runs.append(
-                    _run(peer, case, token, seconds, label, TABLE="small", PARTITIONS="1")
+                    _run(peer, case, token, seconds, label, TABLE=few, PARTITIONS="1")
                 )
                 large_runs.append(
                     _run(
@@ -204,16 +218,50 @@ def growth(seconds: float, rounds: int, entities: int) -> None:
 _grows: Final = frozenset({"table_insert", "table_upsert", "table_get", "table_query"})
 
 
+def cpu(wanted: list[Case], seconds: float, rounds: int, workers: int) -> None:
+    """What the server's processes use while wrk drives them; of the rounds the cheapest."""
+    token = sas()
+    with peers.etagere(workers=workers, services="table") as peer:
+        prepare(peer, "bench", 10)
+        print(f"\n{'Tables':34}{'entities/s':>12}{'CPU, us an entity':>20}")
+        for case in wanted:
+            found = []
+            for number in range(rounds):
+                label = f"{case.name.count(',')}{case.script}{number}"
+                before = peers.cpu_seconds(peer.process)
+                measured = _run(peer, case, token, seconds, label)
+                used = peers.cpu_seconds(peer.process) - before
+                found.append((used / (measured.per_second * seconds) * 1e6, measured.per_second))
+            cost, rate = min(found)
+            print(f"{case.name:34}{rate:12.0f}{cost:20.1f}")
+
+
+parts: Final = ("small", "growth", "cpu")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.table")
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS", "3")))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--entities", type=int, default=1_000_000, help="0 leaves growth out")
-    arguments = parser.parse_args()
-    small(arguments.seconds, arguments.rounds, arguments.workers)
-    if arguments.entities:
-        growth(arguments.seconds, arguments.rounds, arguments.entities)
+    parser.add_argument(
+        "--part", action="append", choices=parts, help="may be repeated; small and growth"
+    )
+    parser.add_argument(
+        "--case", action="append", metavar="WORD", help="rows with the word in their name; all"
+    )
+    given = parser.parse_args()
+    wanted = chosen(given.case or [""])
+    if not wanted:
+        parser.error(f"the rows are: {', '.join(case.name for case in cases)}")
+    chosen_parts = given.part or ["small", "growth"]
+    if "small" in chosen_parts:
+        small(wanted, given.seconds, given.rounds, given.workers)
+    if "cpu" in chosen_parts:
+        cpu(wanted, given.seconds, given.rounds, given.workers)
+    if "growth" in chosen_parts and given.entities:
+        growth(wanted, given.seconds, given.rounds, given.entities)
 
 
 if __name__ == "__main__":
