@@ -24,6 +24,7 @@ from etagere.services.bus.broker import Broker
 from etagere.services.bus.descriptions import (
     QueueDescription,
     SubscriptionDescription,
+    Tier,
     TopicDescription,
 )
 from etagere.services.bus.sections import AmqpSections
@@ -104,11 +105,12 @@ async def start(
     sockets: SocketLimits | None = None,
     tls: ssl.SSLContext | None = None,
     wall: RealClock | None = None,
+    tier: Tier = Tier.standard,
 ) -> Bus:
     clock, entropy = VirtualClock(), SystemEntropy()
     timers = Timers(clock)
     engine = MemoryEngine(clock)
-    broker = await Broker.open(engine, clock, entropy, AmqpSections(), timers)
+    broker = await Broker.open(engine, clock, entropy, AmqpSections(), timers, tier=tier)
     policy = TokenPolicy(lambda path, name: rules.get((path, name)), check=check)
     shared = BusServer(broker, clock, entropy, policy, idle=idle or IdleLimits(), wall=wall)
     server = AmqpServer(shared, clock, timers, sockets)

@@ -386,9 +386,10 @@ class ReceiverLink(LinkHandler):
         head = write_head(delivery)
         size = len(head) + len(delivery.tail)
         largest = link.attach.max_message_size
-        if largest and size > largest:
+        if token is not None and largest and size > largest:
             self._too_large(token, largest)
             return
+        # One that is deleted already is sent all the same: else it would be lost for certain.
         wire = self.wire
         wire.send(
             SendTransfer(
@@ -424,8 +425,8 @@ class ReceiverLink(LinkHandler):
         wire.delivered(self)
         wire.host.wake()
 
-    def _too_large(self, token: bytes | None, largest: int) -> None:
-        if self.receiver is not None and token is not None:
+    def _too_large(self, token: bytes, largest: int) -> None:
+        if self.receiver is not None:
             self.receiver.settle(token, release, None)
         self.fail(
             self.wire.speaker.error(
