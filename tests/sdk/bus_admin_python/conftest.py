@@ -23,6 +23,7 @@ from etagere.servers.http import HttpServer
 from etagere.servers.real import SystemEntropy, VirtualClock
 from etagere.servers.timers import Timers
 from etagere.services.bus.broker import Broker
+from etagere.services.bus.descriptions import Tier
 from etagere.services.bus.sections import AmqpSections
 
 root = SasRule("RootManageSharedAccessKey", frozenset((manage, send, listen)), "SAS_KEY_VALUE")
@@ -62,7 +63,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, P
 
 
 @pytest.fixture
-def namespace(certificate: tuple[Path, Path, Path]) -> Iterator[Namespace]:
+def tier() -> Tier:
+    return Tier.standard
+
+
+@pytest.fixture
+def namespace(certificate: tuple[Path, Path, Path], tier: Tier) -> Iterator[Namespace]:
     authority, cert, key = certificate
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(cert, key)
@@ -75,7 +81,8 @@ def namespace(certificate: tuple[Path, Path, Path]) -> Iterator[Namespace]:
     async def start() -> tuple[Broker, Timers, int, int]:
         timers = Timers(clock)
         codec = AmqpSections()
-        broker = await Broker.open(MemoryEngine(clock), clock, entropy, codec, timers)
+        engine = MemoryEngine(clock)
+        broker = await Broker.open(engine, clock, entropy, codec, timers, tier=tier)
         access = Access(lambda path, name: _rules.get((path, name)), clock)
         http = BusHttp(
             BusAdmin(broker, access, clock, entropy),

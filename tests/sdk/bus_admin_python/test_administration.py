@@ -11,6 +11,7 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 from azure.servicebus.management import (
+    ApiVersion,
     AuthorizationRule,
     CorrelationRuleFilter,
     FalseRuleFilter,
@@ -19,6 +20,8 @@ from azure.servicebus.management import (
     SqlRuleFilter,
     TrueRuleFilter,
 )
+
+from etagere.services.bus.descriptions import Tier
 
 from .conftest import Namespace, listener
 
@@ -232,3 +235,115 @@ def test_only_whoever_may_manage(namespace: Namespace) -> None:
         pytest.raises(ClientAuthenticationError),
     ):
         client.get_namespace_properties()
+
+
+def test_what_is_left_out_of_an_update_is_cleared(client: ServiceBusAdministrationClient) -> None:
+    """An update is the whole description, as an object or as a mapping."""
+    client.create_queue("target")
+    client.create_queue("q", user_metadata="m", forward_to="target")
+    queue = client.get_queue("q")
+    queue.forward_to = None
+    queue.user_metadata = None
+    client.update_queue(queue)
+    assert (client.get_queue("q").forward_to, client.get_queue("q").user_metadata) == (None, None)
+    client.update_queue(dict(client.get_queue("q")), max_delivery_count=7)
+    assert client.get_queue("q").max_delivery_count == 7
+    client.create_topic("t", user_metadata="m")
+    client.update_topic(dict(client.get_topic("t")), user_metadata="other")
+    assert client.get_topic("t").user_metadata == "other"
+    client.create_subscription("t", "s", forward_to="target", forward_dead_lettered_messages_to="q")
+    subscription = client.get_subscription("t", "s")
+    assert subscription.forward_to.endswith("/target")
+    subscription.forward_to = subscription.forward_dead_lettered_messages_to = None
+    client.update_subscription("t", subscription)
+    subscription = client.get_subscription("t", "s")
+    assert (subscription.forward_to, subscription.forward_dead_lettered_messages_to) == (None, None)
+
+
+def test_updates_that_are_refused(client: ServiceBusAdministrationClient) -> None:
+    client.create_topic("t")
+    client.create_subscription("t", "s")
+    topic, subscription = client.get_topic("t"), client.get_subscription("t", "s")
+    rule = client.get_rule("t", "s", "$Default")
+    strange = [client.get_topic("t"), client.get_subscription("t", "s")]
+    strange.append(client.get_rule("t", "s", "$Default"))
+    for one in strange:
+        one.name = "none"
+    changes = [
+        lambda: client.update_topic(topic, requires_duplicate_detection=True),
+        lambda: client.update_topic(strange[0]),
+        lambda: client.update_topic(topic, duplicate_detection_history_time_window=timedelta(25)),
+        lambda: client.update_subscription("t", subscription, requires_session=True),
+        lambda: client.update_subscription("t", strange[1]),
+        lambda: client.update_subscription("t", subscription, lock_duration=timedelta(25)),
+        lambda: client.update_subscription("none", subscription),
+        lambda: client.update_rule("t", "s", strange[2]),
+        lambda: client.update_rule("t", "none", rule),
+    ]
+    for change in changes:
+        with pytest.raises(HttpResponseError) as refused:
+            change()
+        assert refused.value.status_code in (400, 404)
+    client.update_topic(topic)
+    client.update_subscription("t", subscription)
+    client.update_rule("t", "s", rule)
+
+
+def test_filters_are_counted(client: ServiceBusAdministrationClient) -> None:
+    client.create_topic("t")
+    client.create_subscription("t", "s")
+    client.create_rule("t", "s", "one", filter=CorrelationRuleFilter(label="l"))
+    client.create_rule("t", "s", "two", filter=SqlRuleFilter("a = 1"))
+    found = client.get_topic_runtime_properties("t")
+    assert (found.sql_filter_count, found.correlation_filter_count) == (2, 1)
+
+
+def test_the_oldest_version_of_the_interface(namespace: Namespace) -> None:
+    """It has never heard of large messages and of counted filters."""
+    with ServiceBusAdministrationClient.from_connection_string(
+        namespace.connection_string(),
+        connection_verify=namespace.authority,
+        retry_total=0,
+        api_version=ApiVersion.V2017_04,
+    ) as client:
+        queue = client.create_queue("q")
+        assert queue.max_message_size_in_kilobytes is None
+        client.update_queue(queue, max_delivery_count=3)
+        assert client.get_queue("q").max_delivery_count == 3
+        client.create_topic("t")
+        found = client.get_topic_runtime_properties("t")
+        assert (found.sql_filter_count, found.correlation_filter_count) == (None, None)
+
+
+@pytest.mark.parametrize("tier", [Tier.premium])
+def test_large_messages_are_for_premium(client: ServiceBusAdministrationClient) -> None:
+    assert client.get_namespace_properties().messaging_sku == "Premium"
+    assert client.create_queue("q").max_message_size_in_kilobytes == 1024
+    large = client.create_queue("large", max_message_size_in_kilobytes=102_400)
+    assert large.max_message_size_in_kilobytes == 102_400
+    client.update_queue(large, max_message_size_in_kilobytes=2_048)
+    assert client.get_queue("large").max_message_size_in_kilobytes == 2_048
+    for most in (512, 102_401):
+        with pytest.raises(HttpResponseError):
+            client.create_topic("t", max_message_size_in_kilobytes=most)
+    for option in ("enable_partitioning", "enable_express"):
+        with pytest.raises(HttpResponseError):
+            client.create_queue("express", **{option: True})
+
+
+@pytest.mark.parametrize("tier", [Tier.basic])
+def test_basic_lacks_most(client: ServiceBusAdministrationClient) -> None:
+    client.create_queue("q")
+    refused = [
+        lambda: client.create_topic("t"),
+        lambda: client.create_queue("s", requires_session=True),
+        lambda: client.create_queue("d", requires_duplicate_detection=True),
+        lambda: client.create_queue("f", forward_to="q"),
+    ]
+    for create in refused:
+        with pytest.raises(HttpResponseError) as refusal:
+            create()
+        assert refusal.value.status_code in (400, 403)
+        assert "40301" in str(refusal.value)
+    with pytest.raises(HttpResponseError):
+        client.create_queue("old", default_message_time_to_live=timedelta(days=15))
