@@ -66,9 +66,13 @@ async def spool(
             return await _into_extent(
                 store, entropy, taken, chunks, length=length, bytes_max=bytes_max, md5=md5
             )
-    data = taken[0] if len(taken) == 1 else b"".join(taken)
+    return at_hand(taken[0] if len(taken) == 1 else b"".join(taken), md5=md5)
+
+
+def at_hand(data: bytes, *, md5: bool) -> Received:
+    """A body that is in memory and stays there."""
     digest = hashlib.md5(data, usedforsecurity=False).digest() if md5 else b""
-    return Received(size, data, None, digest, crc64(data).to_bytes(8, "little"))
+    return Received(len(data), data, None, digest, crc64(data).to_bytes(8, "little"))
 
 
 async def _into_extent(

@@ -6,9 +6,15 @@ from awscrt.checksums import crc64nvme
 
 from etagere.base.errors import Refused
 from etagere.extents.encryption import Seal
+from etagere.extents.spool import at_hand, inline_bytes_max
 from etagere.frontends.blob_rest import decode
 from etagere.frontends.blob_rest.call import BlobCall
-from etagere.frontends.blob_rest.structured import content_chunks, content_length, echo
+from etagere.frontends.blob_rest.structured import (
+    content_chunks,
+    content_length,
+    echo,
+    is_structured,
+)
 from etagere.frontends.common.headers import digest, encode_base64
 from etagere.frontends.common.message import Request
 from etagere.services.blob.received import Received
@@ -26,9 +32,13 @@ async def receive(
     if length > limit:
         raise decode.too_large(limit)
     sent_md5, sent_crc64 = _sent_digests(call.request)
-    body = await call.blobs.receive(
-        content_chunks(call), length, limit, md5=md5 or sent_md5 is not None, seal=seal
-    )
+    md5 = md5 or sent_md5 is not None
+    if length <= inline_bytes_max and not is_structured(call):
+        body = at_hand(await call.request.body.read(length), md5=md5)
+        if seal is not None:
+            body = body._replace(seal=seal)
+    else:
+        body = await call.blobs.receive(content_chunks(call), length, limit, md5=md5, seal=seal)
     try:
         _compare_md5(sent_md5, body.md5)
         _compare_md5(also or None, body.md5)
