@@ -32,7 +32,7 @@ Unpack = Callable[[bytes], tuple[Any, ...]]
 
 @lru_cache(maxsize=1024)
 def _layout(head: int, message_id: int, middle: int, length: str) -> Struct:
-    return Struct(f">{head}s{message_id}x{middle}s{length}")
+    return Struct(f">{head}s{message_id}s{middle}s{length}")
 
 
 class MessageReader:
@@ -74,8 +74,13 @@ class MessageReader:
             size = self._size
             length = len(payload)
             if 0 < size <= length:
-                head, middle, body = self._unpack(payload)
-                if head == self._head and middle == self._middle and body == length - size:
+                head, message_id, middle, body = self._unpack(payload)
+                if (
+                    head == self._head
+                    and middle == self._middle
+                    and body == length - size
+                    and message_id.isascii()  # other text has to be looked at
+                ):
                     self._used = True
                     messages.append(
                         Message(payload[self._tail_at :], length, self._header, ttl_ms=self._ttl_ms)

@@ -57,20 +57,21 @@ class LmdbRows:
         keys, delete = self._keys, self._txn.delete
         for part, changes in writes.items():
             head = part + b"\0"
-            room = self._row_key_bytes - len(head)
-            puts: list[Row] = []
-            for key, value in changes.items():
-                if len(key) < room:
-                    if value is None:
+            if not changes:
+                continue
+            if len(head) + max(map(len, changes)) < self._row_key_bytes:
+                puts = [(head + key, value) for key, value in changes.items() if value is not None]
+                if len(puts) < len(changes):
+                    for key in [key for key, value in changes.items() if value is None]:
                         delete(head + key)
-                    else:
-                        puts.append((head + key, value))
-                elif value is None:
+                if puts:
+                    self._txn.cursor().putmulti(puts)
+                continue
+            for key, value in changes.items():
+                if value is None:
                     keys.delete(head + key)
                 else:
                     keys.put(head + key, value)
-            if puts:
-                self._txn.cursor().putmulti(puts)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition that has a row, in order, at the cost of a seek for each."""

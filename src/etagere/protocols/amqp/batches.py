@@ -4,7 +4,7 @@ What is said is what one command for each would have said; where that cannot be 
 one for each it is.
 """
 
-from itertools import islice
+from itertools import islice, repeat
 from typing import Final
 
 from etagere.protocols.amqp.commands import AcceptReceived, SendTransfer, SendTransfers
@@ -43,7 +43,7 @@ class Batches:
             self._deliveries.send(SendTransfer(link, tag, head, tail, settled=False, context=tag))
 
     def _send_usual(self, command: SendTransfers, window: int) -> int:
-        """How many could be written just so, up to the first that could not."""
+        """All, if there is nothing unusual about any of them; the number of those written."""
         link = command.link
         session = link.session
         packer = transfer_packer(session.channel, link.handle_bytes)
@@ -51,19 +51,34 @@ class Batches:
             return 0
         pack, frame_bytes, fixed, tag_start, rest = packer
         frame_bytes_out = self._deliveries.frame_bytes_out
-        unsettled, parts = session.unsettled, self._outbox.parts
-        first = delivery_id = session.next_delivery_id
-        for tag, head, tail in zip(command.tags, command.heads, command.tails, strict=True):
-            size = frame_bytes + len(head) + len(tail)
-            if window <= 0 or size > frame_bytes_out or len(tag) != tag_bytes:
-                break
-            window -= 1
-            unsettled[delivery_id] = Delivery(link, delivery_id, tag, tag)
-            parts += (pack(size, fixed, delivery_id, tag_start, tag, rest), head, tail)
-            delivery_id = (delivery_id + 1) & serial_mask
-        count = (delivery_id - first) & serial_mask
-        session.next_delivery_id = delivery_id
-        session.remote_incoming_window = window
+        tags, heads, tails = command.tags, command.heads, command.tails
+        sizes = [
+            frame_bytes + head + tail
+            for head, tail in zip(map(len, heads), map(len, tails), strict=True)
+        ]
+        count, first = len(sizes), session.next_delivery_id
+        last = first + count - 1
+        if (
+            window < count
+            or last > serial_mask
+            or max(sizes) > frame_bytes_out
+            or set(map(len, tags)) != {tag_bytes}
+        ):
+            return 0
+        ids = range(first, last + 1)
+        written: list[bytes] = [b""] * (3 * count)
+        written[::3] = [
+            pack(size, fixed, delivery_id, tag_start, tag, rest)
+            for size, delivery_id, tag in zip(sizes, ids, tags, strict=True)
+        ]
+        written[1::3] = heads
+        written[2::3] = tails
+        self._outbox.parts += written
+        session.unsettled.update(
+            zip(ids, map(Delivery, repeat(link), ids, tags, tags), strict=True)
+        )
+        session.next_delivery_id = (last + 1) & serial_mask
+        session.remote_incoming_window = window - count
         session.next_outgoing_id = (session.next_outgoing_id + count) & serial_mask
         link.credit -= count
         link.delivery_count = (link.delivery_count + count) & serial_mask

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
+from struct import Struct
 from typing import Any, Final, Protocol
 
 from etagere.base.clock import Clock, Timestamp, seconds, timestamp_never
@@ -36,6 +37,7 @@ retry_ticks: Final = seconds(1)
 """After a step of housekeeping that the store refused."""
 
 token_bytes: Final = 16
+_tokens: Final = Struct(f"{token_bytes}s" * tokens_drawn_at_once)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -124,8 +126,8 @@ class Core:
         assert count > 0
         tokens = self._tokens
         if len(tokens) < count:
-            drawn = self.entropy.token(max(tokens_drawn_at_once, count) * token_bytes)
-            tokens += [drawn[at : at + token_bytes] for at in range(0, len(drawn), token_bytes)]
+            for _ in range(1 + count // tokens_drawn_at_once):
+                tokens += _tokens.unpack(self.entropy.token(_tokens.size))
         taken = tokens[-count:]
         del tokens[-count:]
         return taken

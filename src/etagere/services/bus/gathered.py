@@ -51,6 +51,7 @@ def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[M
     now, description = ledger.now, target.description
     immortal = description.default_ttl >= forever
     run: list[StoredMessage] = []
+    expire = not immortal
     for message in messages:
         scheduled_at = message.scheduled_at
         stored = StoredMessage(
@@ -72,14 +73,15 @@ def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[M
             message.dead_letter_source,
         )
         if scheduled_at is not None and scheduled_at > now:
-            ledger.append_run(opened, run)
+            ledger.append_run(opened, run, expire=expire)
             run = []
             ledger.schedule(opened.log, stored)
             continue
         if not immortal or message.ttl_ms is not None:
+            expire = True
             begin_life(stored, now, description)
         run.append(stored)
-    ledger.append_run(opened, run)
+    ledger.append_run(opened, run, expire=expire)
 
 
 class Sends:
@@ -180,6 +182,15 @@ class Completions:
         opened = ledger.opened(log) or await ledger.open(log)
         if opened is None:
             return False
-        held = [lock.held for lock, _, _ in self.items]
-        ledger.erase_run(opened, [(one.number, one.size, one.expires_at) for one in held])
+        numbers: list[int] = []
+        size = 0
+        for lock, _, _ in self.items:
+            held = lock.held
+            if held.expires_at:
+                ledger.erase_plain(opened, held.number, held.size, held.expires_at)
+            else:
+                numbers.append(held.number)
+                size += held.size
+        if numbers:
+            ledger.erase_run(opened, numbers, size)
         return True

@@ -127,11 +127,15 @@ class Ledger:
         self._put_active(opened, number, message)
         return number
 
-    def append_run(self, opened: Opened, messages: Sequence[StoredMessage]) -> None:
-        """`append_plain` for each."""
+    def append_run(
+        self, opened: Opened, messages: Sequence[StoredMessage], *, expire: bool
+    ) -> None:
+        """`append_plain` for each; `expire` is whether any of them may.  Nothing of them lies
+        elsewhere yet."""
         if not messages:
             return
-        if any(len(one.tail) > inline_bytes_max or one.rest is not None for one in messages):
+        sizes = [one.size for one in messages]
+        if max([len(one.tail) for one in messages]) > inline_bytes_max:
             for message in messages:
                 self.append_plain(opened, message)
             return
@@ -140,11 +144,14 @@ class Ledger:
         count, first = len(messages), counters.last_number + 1
         counters.last_number += count
         counters.active += count
-        counters.bytes += sum([one.size for one in messages])
+        counters.bytes += sum(sizes)
         numbered = list(enumerate(messages, first))
         rows = keys.message_run(log.number, first, count)
         encoded = records.messages.encode_each(messages)
         self.tx.put_all(log.part, dict(zip(rows, encoded, strict=True)))
+        if not expire:
+            opened.appended += numbered
+            return
         expiring = [(one.expires_at, number) for number, one in numbered if one.expires_at]
         if expiring:
             counters.expiring += len(expiring)
@@ -203,18 +210,13 @@ class Ledger:
             counters.expiring -= 1
             self.tx.delete(log.part, keys.expiry(log.number, expires_at, number))
 
-    def erase_run(self, opened: Opened, rows: Sequence[tuple[int, int, int]]) -> None:
-        """`erase_plain` for each (number, size, expiry)."""
+    def erase_run(self, opened: Opened, numbers: Sequence[int], size: int) -> None:
+        """`erase_plain` for each of these, which do not expire; `size` is that of all."""
         opened.dirty = True
         log, counters = opened.log, opened.counters
-        counters.active -= len(rows)
-        counters.bytes -= sum([size for _, size, _ in rows])
-        gone = keys.each_message(log.number, [number for number, _, _ in rows])
-        self.tx.delete_all(log.part, gone)
-        expiring = [keys.expiry(log.number, time, number) for number, _, time in rows if time]
-        if expiring:
-            counters.expiring -= len(expiring)
-            self.tx.delete_all(log.part, expiring)
+        counters.active -= len(numbers)
+        counters.bytes -= size
+        self.tx.delete_all(log.part, keys.each_message(log.number, numbers))
 
     async def take_active(self, log: Log, number: int, message: StoredMessage) -> None:
         """Take an active message out of its log; its rest stays for whoever gets it next."""

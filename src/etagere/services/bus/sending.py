@@ -174,20 +174,14 @@ class SenderLink:
         state = self.node.state
         if self._closed or not state.target.is_plain or not state.admission.sends_allowed:
             return -1
-        properties_bytes = self._core.codec.properties_bytes
-        most = min(state.admission.message_bytes_max, headers_bytes_max)
-        total = 0
+        sizes = [message.size for message in messages]
+        if max(sizes) > min(state.admission.message_bytes_max, headers_bytes_max):
+            return -1
         for message in messages:
-            size = message.size
-            if (
-                size > most
-                or message.scheduled_at is not None
-                or message.partition_key is not None
-                or properties_bytes(message.tail) > key_chars_max
-            ):
+            if message.scheduled_at is not None or message.partition_key is not None:
                 return -1
-            total += size
-        return total
+        longest = self._core.codec.most_properties_bytes([message.tail for message in messages])
+        return -1 if longest > key_chars_max else sum(sizes)
 
     def _gathering(self) -> Sends:
         """Sends that can still be added to."""
