@@ -2,7 +2,10 @@ module etagere.example/bus
 
 go 1.23.0
 
-require github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus v1.10.0
+require (
+	github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus v1.10.0
+	github.com/coder/websocket v1.8.13
+)
 
 require (
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.18.2 // indirect

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	sb "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"github.com/coder/websocket"
 )
 
 type world struct {
@@ -38,6 +40,7 @@ var scenarios = []struct {
 	{"peek", peek},
 	{"administration", administration},
 	{"missing_queue", missingQueue},
+	{"web_socket", webSocket},
 }
 
 func must(err error) {
@@ -321,6 +324,31 @@ func administration(w world) {
 func missingQueue(w world) {
 	sender := got(w.client.NewSender("none", nil))
 	refused(sender.SendMessage(w, message("lost"), nil), sb.CodeNotFound)
+}
+
+func dial(context context.Context, to sb.NewWebSocketConnArgs) (net.Conn, error) {
+	url := strings.Replace(to.Host, "wss://", "ws://", 1)
+	options := &websocket.DialOptions{Subprotocols: []string{"AMQPWSB10"}}
+	socket, _, err := websocket.Dial(context, url, options)
+	if err != nil {
+		return nil, err
+	}
+	return websocket.NetConn(context, socket, websocket.MessageBinary), nil
+}
+
+func webSocket(w world) {
+	queue := w.queue("socketed", nil)
+	options := &sb.ClientOptions{
+		NewWebSocketConn: dial, RetryOptions: sb.RetryOptions{MaxRetries: 1},
+	}
+	client := got(sb.NewClientFromConnectionString(os.Args[1], options))
+	over := world{w.Context, client, w.admin}
+	over.send(queue, message("over a web socket"), message("x"+strings.Repeat("y", 200000)))
+	from := got(client.NewReceiverForQueue(queue, nil))
+	found := over.complete(from, 2)
+	same("body", string(found[0].Body), "over a web socket")
+	same("length", len(found[1].Body), 200001)
+	must(client.Close(w))
 }
 
 func attempt(run func(world), w world) (failure error) {
