@@ -100,6 +100,10 @@ operations: dict[str, Ask] = {
     "SetContainerMetadata": Ask(
         "PUT", "/con", {**_c, "comp": "metadata"}, {"x-ms-meta-a": "b"}, conditions=True, lease=True
     ),
+    "GetContainerAcl": Ask("GET", "/con", {**_c, "comp": "acl"}, reads=True, lease=True),
+    "SetContainerAcl": Ask(
+        "PUT", "/con", {**_c, "comp": "acl"}, {}, _acl, conditions=True, lease=True
+    ),
     "DeleteContainer": Ask("DELETE", "/con", _c, conditions=True, lease=True),
     "AcquireContainerLease": Ask(
         "PUT",
@@ -590,16 +594,26 @@ def _of_sources(name: str) -> list[Spoiled]:
             ("if-modified-since", future, other),
         )
     ]
-    rows.append(header("x-ms-source-if-tags", "k = ", name))
+    tags = {"x-ms-source-if-tags": "k = 'v'"}
+    rows += [
+        header("x-ms-source-if-tags", "k = ", name),
+        Spoiled(
+            name,
+            "412 ConditionNotMet" if name == "CopyBlob" else "412 CannotVerifyCopySource",
+            headers=tags,
+        ),
+    ]
     return rows
 
 
 # ---- what can be wrong with one operation
 
 
-def _document(operation: str, *bodies: tuple[str, str]) -> list[Spoiled]:
-    """Bodies that are no XML, or not the XML that is wanted."""
-    not_xml = ("<", "nonsense", "", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "<a></b>", "\0")
+def _document(operation: str, *bodies: tuple[str, str], empty: bool = True) -> list[Spoiled]:
+    """Bodies that are no XML, or not the XML that is wanted; `empty` says whether nothing is."""
+    not_xml = ["<", "nonsense", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "<a></b>", "\0"]
+    if empty:
+        not_xml.append("")
     rows = [
         Spoiled(operation, "400 InvalidXmlDocument LineNumber LinePosition Reason", body=body)
         for body in (*not_xml, "<Other/>")
@@ -779,6 +793,30 @@ _containers = [
             ("caf%C3%A9", "InvalidResourceName"),
             ("$other", "InvalidResourceName"),
         )
+    ),
+    header("x-ms-blob-public-access", "everybody", "SetContainerAcl"),
+    *_document(
+        "SetContainerAcl",
+        ("<SignedIdentifiers><Other/></SignedIdentifiers>", "400 InvalidXmlDocument"),
+        (
+            "<SignedIdentifiers><SignedIdentifier/></SignedIdentifiers>",
+            "400 InvalidXmlNodeValue XmlNodeName=Id",
+        ),
+        (_acl.replace("<Id>a", "<Id>" + "i" * 65), "400 InvalidXmlNodeValue XmlNodeName=Id"),
+        (_acl.replace("2099-01-01", "soon"), "400 InvalidXmlNodeValue XmlNodeName=Expiry"),
+        (
+            "<SignedIdentifiers>"
+            + "".join(f"<SignedIdentifier><Id>{n}</Id></SignedIdentifier>" for n in range(6))
+            + "</SignedIdentifiers>",
+            "400 InvalidXmlDocument",
+        ),
+        (
+            "<SignedIdentifiers>"
+            + "<SignedIdentifier><Id>a</Id></SignedIdentifier>" * 2
+            + "</SignedIdentifiers>",
+            "400 InvalidXmlDocument",
+        ),
+        empty=False,
     ),
     Spoiled("DeleteContainer", "412 LeaseIdMissing", path="/leased"),
     Spoiled(

@@ -241,7 +241,8 @@ class KeyClient(RawClient):
         if data:
             sent["Content-Type"] = "application/octet-stream"
         lower = {name.lower(): value for name, value in sent.items()}
-        lower["content-length"] = str(len(data) or "")
+        chunked = "transfer-encoding" in lower
+        lower["content-length"] = "" if chunked else str(len(data) or "")
         own = sorted(name for name in lower if name.startswith("x-ms-"))
         target = f"/{development_name}{path}"
         text = "\n".join(
