@@ -4,6 +4,7 @@ read and written anew, long lists."""
 import http.client
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -17,6 +18,7 @@ mebibyte = 1 << 20
 resident_bytes_max = 250_000_000
 size = 192 * mebibyte
 chunk = bytes(range(256)) * 4096
+fillers = 8
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +28,7 @@ class Client:
 
     def __init__(self, account: EtagereServer) -> None:
         where = urlsplit(account.blob_url)
+        self.account = account
         self.url = account.blob_url.rstrip("/")
         self._base = where.path.rstrip("/")
         self._client = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
@@ -147,11 +150,18 @@ def list_and_delete_many(ask: Client) -> None:
     ask("PUT", "/many", "restype=container", b"", 201)
     tags = "&".join(f"key{number}=value-{number}" for number in range(10))
     metadata = {f"x_ms_meta_name{number}": "value" * 40 for number in range(10)}
-    for number in range(5000):
-        ask(
-            "PUT", f"/many/{number:05d}", "", b"x", 201,
-            x_ms_blob_type="BlockBlob", x_ms_tags=tags, **metadata,
-        )  # fmt: skip
+
+    def fill(first: int) -> None:
+        mine = Client(ask.account)
+        for number in range(first, 5000, fillers):
+            mine(
+                "PUT", f"/many/{number:05d}", "", b"x", 201,
+                x_ms_blob_type="BlockBlob", x_ms_tags=tags, **metadata,
+            )  # fmt: skip
+        mine.close()
+
+    with ThreadPoolExecutor(fillers) as pool:
+        list(pool.map(fill, range(fillers)))
     include = "snapshots,metadata,uncommittedblobs,copy,deleted,tags,immutabilitypolicy,legalhold"
     found = ask("GET", "/many", f"restype=container&comp=list&include={include}", b"", 200)
     assert found.count(b"<Blob>") == 5000
