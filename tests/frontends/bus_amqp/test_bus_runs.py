@@ -1,5 +1,6 @@
 """Messages of a run beside the same messages one by one."""
 
+from itertools import accumulate
 from typing import Any
 
 from hypothesis import given
@@ -77,6 +78,13 @@ def _outcome(read: Any, payload: bytes) -> Message | type[Exception]:
     return message
 
 
+def _read_one(reader: MessageReader, payload: bytes) -> Message:
+    buffer = b"before" + payload + b"behind"
+    messages, _ = reader.read_run(buffer, [(6, 6 + len(payload))])
+    (message,) = messages
+    return message
+
+
 @st.composite
 def payload_families(draw: st.DrawFn) -> list[bytes]:
     """Messages as one client writes them, and some that differ."""
@@ -111,7 +119,7 @@ def test_what_is_read_in_a_run(families: list[list[bytes]], data: st.DataObject)
     reader = MessageReader(lambda: "drawn")
     for payload in payloads:
         expected = _outcome(lambda raw: read_message(raw, lambda: "drawn"), payload)
-        assert _outcome(lambda raw: reader.read_each([raw])[0], payload) == expected
+        assert _outcome(lambda raw: _read_one(reader, raw), payload) == expected
 
 
 def test_the_shape_is_used() -> None:
@@ -120,8 +128,16 @@ def test_the_shape_is_used() -> None:
     payloads = [
         encode_composite(Properties(f"id {n}")) + section(0x75, bytes(1000 + n)) for n in range(5)
     ]
-    messages = reader.read_each(payloads)
-    assert reader._size
+    ends = list(accumulate(map(len, payloads)))
+    spans = list(zip([0, *ends], ends, strict=False))
+    assert reader.read_run(b"".join(payloads), spans[:1])[1] is False
+    messages, alike = reader.read_run(b"".join(payloads), spans)
+    assert alike
     assert reader._used
     assert [message.size for message in messages] == [len(payload) for payload in payloads]
     assert [message.tail for message in messages] == payloads
+    other = encode_composite(Properties("a longer id")) + section(0x75, bytes(1000))
+    spans.append((ends[-1], ends[-1] + len(other)))
+    messages, alike = reader.read_run(b"".join([*payloads, other]), spans)
+    assert not alike
+    assert messages[-1].tail == other

@@ -194,21 +194,20 @@ class SenderLink(LinkHandler):
         if sender is None or event.message_format:
             super().transferred_in_a_run(event)
             return
-        payloads = event.payloads
         try:
-            messages = self._reader.read_each(payloads)
+            messages, alike = self._reader.read_run(event.buffer, event.spans)
         except (Refused, DecodeFault):
             super().transferred_in_a_run(event)  # for each to be told about itself
             return
         wire = self.wire
         self.active_at = wire.now
-        sizes = list(map(len, payloads))
+        sizes = [end - start for start, end in event.spans]
         size = sum(sizes)
         self._under_way += len(sizes)
         self._under_way_bytes += size
         wire.held_bytes += size
         numbers = None if event.settled else event.delivery_ids
-        sender.send_each(messages, Tickets(numbers, sizes, size))
+        sender.send_each(messages, Tickets(numbers, sizes, size), alike=alike)
 
     def _messages(self, event: TransferReceived) -> list[Message]:
         if event.oversized:

@@ -9,7 +9,7 @@ the last word on everything else.
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from etagere.frontends.bus_amqp.messages import DrawId, read_message
 from etagere.services.bus.messages import Message
@@ -27,7 +27,7 @@ length."""
 _rest_after_useless: Final = 32
 """Messages after which a shape is learnt again, when the last one was of no use."""
 
-Unpack = Callable[[bytes], tuple[Any, ...]]
+Unpack = Callable[[bytes, int], tuple[Any, ...]]
 
 
 @lru_cache(maxsize=1024)
@@ -35,70 +35,72 @@ def _layout(head: int, message_id: int, middle: int, length: str) -> Struct:
     return Struct(f">{head}s{message_id}s{middle}s{length}")
 
 
+class Shape(NamedTuple):
+    size: int
+    """Of everything in front of the body."""
+    unpack: Unpack
+    head: bytes
+    """Up to the id's own bytes."""
+    middle: bytes
+    """From behind the id up to the body's length."""
+    tail_at: int
+    header: bytes
+    ttl_ms: int | None
+
+
+_unknown: Final = Shape(2**63, lambda _buffer, _at: (), b"", b"", 0, b"", None)
+"""Larger than any message."""
+
+
 class MessageReader:
-    __slots__ = (
-        "_draw_id",
-        "_head",
-        "_header",
-        "_middle",
-        "_resting",
-        "_size",
-        "_tail_at",
-        "_ttl_ms",
-        "_unpack",
-        "_used",
-    )
+    __slots__ = ("_draw_id", "_resting", "_shape", "_used")
 
     def __init__(self, draw_id: DrawId) -> None:
         self._draw_id = draw_id
-        self._size = 0
-        """Of everything in front of the body; 0 while no shape is known."""
-        self._unpack: Unpack
-        self._head = b""
-        """Up to the id's own bytes."""
-        self._middle = b""
-        """From behind the id up to the body's length."""
-        self._tail_at = 0
-        self._header = b""
-        self._ttl_ms: int | None = None
+        self._shape = _unknown
         self._used = True
         self._resting = 0
 
-    def read(self, payload: bytes) -> Message:
-        """What `read_message` says of it."""
-        return self.read_each((payload,))[0]
-
-    def read_each(self, payloads: Sequence[bytes]) -> list[Message]:
+    def read_run(
+        self, buffer: bytes, spans: Sequence[tuple[int, int]]
+    ) -> tuple[list[Message], bool]:
+        """What `read_message` says of each; and whether they differ in ids and bodies alone."""
         messages: list[Message] = []
-        for payload in payloads:
-            size = self._size
-            length = len(payload)
-            if 0 < size <= length:
-                head, message_id, middle, body = self._unpack(payload)
+        learnt = 0
+        size, unpack, own_head, own_middle, tail_at, header, ttl_ms = self._shape
+        for start, end in spans:
+            length = end - start
+            if length >= size:
+                head, message_id, middle, body = unpack(buffer, start)
                 if (
-                    head == self._head
-                    and middle == self._middle
+                    head == own_head
+                    and middle == own_middle
                     and body == length - size
                     and message_id.isascii()  # other text has to be looked at
                 ):
-                    self._used = True
-                    messages.append(
-                        Message(payload[self._tail_at :], length, self._header, ttl_ms=self._ttl_ms)
-                    )
+                    tail = buffer[start + tail_at : end]
+                    messages.append(Message(tail, length, header, ttl_ms=ttl_ms))
                     continue
+            if len(messages) > learnt:
+                self._used = True
+            payload = buffer[start:end]
             message = read_message(payload, self._draw_id)
             if self._resting:
                 self._resting -= 1
             else:
                 self._learn(payload, message)
+                size, unpack, own_head, own_middle, tail_at, header, ttl_ms = self._shape
             messages.append(message)
-        return messages
+            learnt = len(messages)
+        if len(messages) > learnt:
+            self._used = True
+        return messages, not learnt
 
     def _learn(self, payload: bytes, message: Message) -> None:
         """`message` is what was read of `payload`."""
         if not self._used:
             self._resting = _rest_after_useless
-        self._size = 0
+        self._shape = _unknown
         self._used = False
         header, tail = message.header, message.tail
         at = len(header)
@@ -124,16 +126,14 @@ class MessageReader:
             length = "B"
         else:
             return
-        self._head = payload[: at + _id_at]
-        self._middle = tail[_id_at + id_bytes : body + 4]
-        layout = _layout(len(self._head), id_bytes, len(self._middle), length)
+        head = payload[: at + _id_at]
+        middle = tail[_id_at + id_bytes : body + 4]
+        layout = _layout(len(head), id_bytes, len(middle), length)
         if layout.size + _body_bytes(tail, body, length) != len(payload):
             return  # something follows the body
-        self._size = layout.size
-        self._unpack = layout.unpack_from
-        self._tail_at = at
-        self._header = header
-        self._ttl_ms = message.ttl_ms
+        self._shape = Shape(
+            layout.size, layout.unpack_from, head, middle, at, header, message.ttl_ms
+        )
 
 
 def _body_bytes(tail: bytes, body: int, length: str) -> int:

@@ -54,15 +54,22 @@ class TransfersReceived(msgspec.Struct, frozen=True):
     delivery_ids: list[int]
     message_format: int
     settled: bool
-    payloads: list[bytes]
+    buffer: bytes
+    spans: list[tuple[int, int]]
+    """Where in the buffer each payload begins and ends."""
 
     def each(self) -> list[TransferReceived]:
         """The same, one by one."""
         return [
             TransferReceived(
-                self.link, delivery_id, b"", self.message_format, self.settled, payload
+                self.link,
+                delivery_id,
+                b"",
+                self.message_format,
+                self.settled,
+                self.buffer[start:end],
             )
-            for delivery_id, payload in zip(self.delivery_ids, self.payloads, strict=True)
+            for delivery_id, (start, end) in zip(self.delivery_ids, self.spans, strict=True)
         ]
 
 

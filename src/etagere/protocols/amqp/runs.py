@@ -207,7 +207,7 @@ class Runs:
         prefix, middle, rest = shape.prefix, shape.middle, shape.rest
         most = min(size + link.max_message_size, self._limits.frame_bytes_in_max)
         numbers: list[int] = []
-        payloads: list[bytes] = []
+        spans: list[tuple[int, int]] = []
         while length - at >= size and len(numbers) < room:
             frame, head, number, between, tail = unpack(buffer, at)
             if head != prefix or tail != rest or between != middle or not size <= frame <= most:
@@ -216,7 +216,7 @@ class Runs:
             if end > length:
                 break
             numbers.append(number)
-            payloads.append(buffer[at + size : end])
+            spans.append((at + size, end))
             at = end
         count = len(numbers)
         if count:
@@ -227,7 +227,7 @@ class Runs:
             if not shape.settled:
                 session.unsettled_in.update(dict.fromkeys(numbers, link))
             self._events.append(
-                TransfersReceived(link, numbers, shape.message_format, shape.settled, payloads)
+                TransfersReceived(link, numbers, shape.message_format, shape.settled, buffer, spans)
             )
         return at
 

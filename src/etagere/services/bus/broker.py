@@ -84,8 +84,14 @@ class Sender(Protocol):
         """
         ...
 
-    def send_each(self, messages: Sequence[Message], tickets: Sequence[Any]) -> None:
-        """`send` for each message by itself; `sink.sent_each` or `sink.sent` for the tickets."""
+    def send_each(
+        self, messages: Sequence[Message], tickets: Sequence[Any], *, alike: bool
+    ) -> None:
+        """`send` for each message by itself; `sink.sent_each` or `sink.sent` for the tickets.
+
+        `alike`: they differ in their message ids, which are equally long, and in what follows the
+        properties, and in nothing else.
+        """
         ...
 
     def close(self) -> None: ...

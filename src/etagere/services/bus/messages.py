@@ -6,7 +6,7 @@ Whatever has to be read out of the sections (ids, properties for filters) goes t
 `SectionCodec`, only when somebody asks, and at most once.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import Protocol
 
@@ -156,10 +156,6 @@ class SectionCodec(Protocol):
 
         The broker skips length checks of ids when the whole section is shorter than their limit.
         """
-        ...
-
-    def most_properties_bytes(self, tails: Sequence[bytes]) -> int:
-        """The greatest of theirs."""
         ...
 
     def headers_bytes(self, tail: bytes) -> int:

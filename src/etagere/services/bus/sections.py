@@ -3,7 +3,7 @@
 What nobody asked to change stays byte for byte as it came.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -27,7 +27,6 @@ _by_name: Final = {
     "amqp:application-properties:map": application_properties_code,
 }
 
-_usual_properties: Final = b"\x00\x53\x73\xc0"
 _fields: Final = {
     "message_id": 0,
     "to": 2,
@@ -76,17 +75,6 @@ class AmqpSections:
             if tail[2] > properties_code:
                 return 0
         return _refusing(_spans, tail)[2]
-
-    def most_properties_bytes(self, tails: Sequence[bytes]) -> int:
-        return max(
-            [
-                5 + tail[4]
-                if tail.startswith(_usual_properties) and len(tail) > 4
-                else self.properties_bytes(tail)
-                for tail in tails
-            ],
-            default=0,
-        )
 
     def headers_bytes(self, tail: bytes) -> int:
         return _refusing(_spans, tail)[3]

@@ -158,9 +158,11 @@ class SenderLink:
             return
         self._gathering().add(tuple(messages), size, (self, (ticket,), size))
 
-    def send_each(self, messages: Sequence[Message], tickets: Sequence[Any]) -> None:
+    def send_each(
+        self, messages: Sequence[Message], tickets: Sequence[Any], *, alike: bool
+    ) -> None:
         core, state = self._core, self.node.state
-        size = self._plain_size(messages)
+        size = self._plain_size(messages, messages[:1] if alike else messages)
         if size < 0 or core.catalogue.is_full(state.entity, size):
             for message, ticket in zip(messages, tickets, strict=True):
                 self.send((message,), ticket)
@@ -169,19 +171,26 @@ class SenderLink:
         state.entity.bytes_pending += size
         self._gathering().add_each(messages, size, (self, tickets, size))
 
-    def _plain_size(self, messages: Sequence[Message]) -> int:
-        """The bytes of all of them; -1 if one of them needs a closer look than this."""
+    def _plain_size(self, messages: Sequence[Message], samples: Sequence[Message]) -> int:
+        """The bytes of all of them; -1 if one of them needs a closer look than this.
+
+        Of all but their sizes, `samples` say as much as all.
+        """
         state = self.node.state
         if self._closed or not state.target.is_plain or not state.admission.sends_allowed:
             return -1
         sizes = [message.size for message in messages]
         if max(sizes) > min(state.admission.message_bytes_max, headers_bytes_max):
             return -1
-        for message in messages:
-            if message.scheduled_at is not None or message.partition_key is not None:
+        properties_bytes = self._core.codec.properties_bytes
+        for message in samples:
+            if (
+                message.scheduled_at is not None
+                or message.partition_key is not None
+                or properties_bytes(message.tail) > key_chars_max
+            ):
                 return -1
-        longest = self._core.codec.most_properties_bytes([message.tail for message in messages])
-        return -1 if longest > key_chars_max else sum(sizes)
+        return sum(sizes)
 
     def _gathering(self) -> Sends:
         """Sends that can still be added to."""
