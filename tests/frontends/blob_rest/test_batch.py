@@ -1,5 +1,7 @@
 """Blob Batch over HTTP."""
 
+import re
+
 import pytest
 from azure.storage.blob import PartialBatchErrorException
 
@@ -79,3 +81,63 @@ def test_the_sdk_deletes_in_batches(server: Server, container: str) -> None:
         assert list(things.list_blobs()) == []
         with pytest.raises(PartialBatchErrorException):
             things.delete_blobs("gone")
+
+
+def tier(raw: RawClient, path: str, name: str) -> str:
+    return (
+        f"PUT /devstoreaccount1{path}?comp=tier&{raw.sas} HTTP/1.1\r\n"
+        f"x-ms-access-tier: {name}\r\nContent-Length: 0\r\n"
+    )
+
+
+def test_tiers_in_a_batch(raw: RawClient, container: str) -> None:
+    for name in "abc":
+        raw.put_blob(f"{container}/{name}")
+    raw("PUT", f"{container}/c", headers={"x-ms-access-tier": "Archive"}, comp="tier")
+    reply = batch(
+        raw,
+        tier(raw, f"{container}/a", "Cool"),
+        tier(raw, f"{container}/b", "Lukewarm"),
+        tier(raw, f"{container}/c", "Hot"),
+        tier(raw, f"{container}/none", "Hot"),
+    )
+    assert reply.status == 202
+    assert re.findall(r"HTTP/1.1 (\d+)", reply.text) == ["200", "400", "202", "404"]
+    assert re.findall("<Code>(.*?)</Code>", reply.text) == ["InvalidHeaderValue", "BlobNotFound"]
+    assert raw("HEAD", f"{container}/a").headers["x-ms-access-tier"] == "Cool"
+    status = raw("HEAD", f"{container}/c").headers["x-ms-archive-status"]
+    assert status == "rehydrate-pending-to-hot"
+
+
+def test_who_is_not_let_in_changes_nothing(raw: RawClient, container: str) -> None:
+    raw.put_blob(f"{container}/a")
+    body = (
+        "--b\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\n"
+        f"{delete(raw, f'{container}/a')}\r\n--b--\r\n"
+    )
+    headers = {"Content-Type": "multipart/mixed; boundary=b"}
+    unsigned = raw("POST", "/", body, headers, signed=False, comp="batch")
+    assert (unsigned.status, unsigned.code) == (401, "NoAuthenticationInformation")
+    forged = raw("POST", "/", body, {**headers, "Authorization": "SharedKey devstoreaccount1:AAAA"},
+                 signed=False, comp="batch")  # fmt: skip
+    assert (forged.status, forged.code) == (403, "AuthenticationFailed")
+    assert raw("HEAD", f"{container}/a").status == 200
+
+
+def test_parts_keep_their_conditions_and_leases(raw: RawClient, container: str) -> None:
+    for name in "ab":
+        raw.put_blob(f"{container}/{name}")
+    acquire = {"x-ms-lease-action": "acquire", "x-ms-lease-duration": "-1"}
+    raw("PUT", f"{container}/a", headers=acquire, comp="lease")
+    reply = batch(
+        raw,
+        delete(raw, f"{container}/a"),
+        delete(raw, f"{container}/b") + 'If-Match: "0x1"\r\n',
+    )
+    assert re.findall("<Code>(.*?)</Code>", reply.text) == ["LeaseIdMissing", "ConditionNotMet"]
+    assert re.findall(r"x-ms-error-code: (\w+)", reply.text) == [
+        "LeaseIdMissing",
+        "ConditionNotMet",
+    ]
+    for name in "ab":
+        assert raw("HEAD", f"{container}/{name}").status == 200

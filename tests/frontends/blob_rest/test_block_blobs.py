@@ -7,6 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from awscrt.checksums import crc64nvme
 
+from etagere.services.blob import block_blobs
+
 from .serving import RawClient, Server
 
 
@@ -281,3 +283,21 @@ def test_bad_writes(
     reply = raw("PUT", f"{container}/a", body, headers, **query)
     assert (reply.status, reply.code) == (status, code), reply.text
     assert raw("HEAD", f"{container}/a").status == 404
+
+
+def test_no_more_staged_blocks_than_the_limit(
+    raw: RawClient, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert block_blobs.uncommitted_blocks_max == 100_000
+    assert block_blobs.committed_blocks_max == 50_000
+    monkeypatch.setattr(block_blobs, "uncommitted_blocks_max", 3)
+    for number in range(3):
+        name = base64.b64encode(f"{number}".encode()).decode()
+        put = raw("PUT", f"{container}/a", b"x", comp="block", blockid=name)
+        assert put.status == 201
+    fourth = raw("PUT", f"{container}/a", b"x", comp="block", blockid="Mw==")
+    assert (fourth.status, fourth.code) == (409, "BlockCountExceedsLimit")
+    again = raw("PUT", f"{container}/a", b"y", comp="block", blockid="MA==")
+    assert again.status == 201, "it takes the place of another"
+    listed = raw("GET", f"{container}/a", comp="blocklist", blocklisttype="all")
+    assert listed.text.count("<Block>") == 3

@@ -146,3 +146,103 @@ def test_conditions(raw: RawClient, container: str) -> None:
     assert (refused.status, refused.code) == (412, "ConditionNotMet")
     assert raw("POST", f"{container}/data", body, {"If-Match": etag}, comp="query").etag == etag
     assert raw("POST", f"{container}/none", body, comp="query").code == "BlobNotFound"
+
+
+rows = [{"n": 1, "t": "one"}, {"n": 2, "t": "two, too"}, {"n": 3, "t": 'a "third"'}]
+
+
+def _parquet() -> bytes:
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), target)
+    return target.getvalue()
+
+
+inputs = {
+    "csv": (
+        b'n,t\n1,one\n2,"two, too"\n3,"a ""third"""\n',
+        DelimitedTextDialect(has_header=True),
+    ),
+    "json": (
+        "\n".join(json.dumps(row) for row in rows).encode(),
+        DelimitedJsonDialect(delimiter="\n"),
+    ),
+    "parquet": (_parquet(), QuickQueryDialect.Parquet),
+}
+outputs = {
+    "csv": (
+        DelimitedTextDialect(has_header=True),
+        b'n,t\n2,"two, too"\n3,"a ""third"""\n',
+    ),
+    "json": (DelimitedJsonDialect(delimiter="\n"), rows[1:]),
+    "arrow": (
+        [ArrowDialect(ArrowType.INT64, name="n"), ArrowDialect(ArrowType.STRING, name="t")],
+        {"n": [2, 3], "t": ["two, too", 'a "third"']},
+    ),
+}
+
+
+@pytest.mark.parametrize("output", outputs)
+@pytest.mark.parametrize("form", inputs)
+def test_each_input_to_each_output(blob: BlobClient, form: str, output: str) -> None:
+    data, reads = inputs[form]
+    writes, expected = outputs[output]
+    blob.upload_blob(data)
+    found = ask(
+        blob,
+        "SELECT n, t FROM BlobStorage WHERE n > 1",
+        blob_format=reads,
+        output_format=writes,
+    )
+    match output:
+        case "csv":
+            assert found == expected
+        case "json":
+            assert [
+                {"n": int(row["n"]), "t": row["t"]} for row in map(json.loads, found.splitlines())
+            ] == expected
+        case _:
+            assert pa.ipc.open_stream(found).read_all().to_pydict() == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("SELECT * FROM BlobStorage WHERE city LIKE 'O%'", "Ann,31,Oslo\nCy,45,Oslo\n"),
+        ("SELECT name FROM BlobStorage WHERE age BETWEEN 5 AND 10", "Bob\n"),
+        ("SELECT name FROM BlobStorage WHERE city IN ('Rome') OR age = 45", "Bob\nCy\n"),
+        ("SELECT name FROM BlobStorage LIMIT 2", "Ann\nBob\n"),
+        ("SELECT min(age), max(age), sum(age), count(*) FROM BlobStorage", "7,45,83,3\n"),
+        ("SELECT CAST(age AS INT) * 2 FROM BlobStorage WHERE name = 'Bob'", "14\n"),
+        ("SELECT lower(name) FROM BlobStorage WHERE NOT age > 10", "bob\n"),
+        ("SELECT name FROM BlobStorage WHERE age > 100", ""),
+    ],
+)
+def test_expressions(blob: BlobClient, expression: str, expected: str) -> None:
+    blob.upload_blob(table)
+    found = ask(
+        blob,
+        expression,
+        blob_format=DelimitedTextDialect(has_header=True),
+        output_format=DelimitedTextDialect(),
+    )
+    assert found.decode() == expected
+
+
+def test_snapshots_and_what_is_archived(raw: RawClient, container: str) -> None:
+    path = f"{container}/data"
+    raw.put_blob(path, b"old\n")
+    taken = raw("PUT", path, comp="snapshot").headers["x-ms-snapshot"]
+    raw.put_blob(path, b"new\n")
+    body = (
+        "<QueryRequest><QueryType>SQL</QueryType><Expression>SELECT * FROM BlobStorage"
+        "</Expression></QueryRequest>"
+    )
+    reply = raw("POST", path, body, comp="query", snapshot=taken)
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "avro/binary"
+    assert reply.body.startswith(b"Obj\x01")
+    assert b"old\n" in reply.body
+    assert b"new\n" in raw("POST", path, body, comp="query").body
+    raw("PUT", path, headers={"x-ms-access-tier": "Archive"}, comp="tier")
+    refused = raw("POST", path, body, comp="query")
+    assert (refused.status, refused.code) == (409, "BlobArchived")
