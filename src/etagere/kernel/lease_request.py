@@ -5,6 +5,7 @@ Every refusal here is 400: MissingRequiredHeader, or InvalidHeaderValue with the
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from etagere.base.errors import invalid_header, missing_header
@@ -28,6 +29,7 @@ _dashed: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _guid: Final = re.compile(
     rf"[0-9a-f]{{32}}|{_dashed}|\{{{_dashed}\}}|\({_dashed}\)", re.IGNORECASE | re.ASCII
 )
+_ids_remembered: Final = 1024
 _number: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
@@ -57,8 +59,12 @@ def parse_lease_request(headers: Mapping[str, str], kind: LeaseKind) -> LeaseReq
     return LeaseRequest(action, lease_id, proposed_id)
 
 
+@lru_cache(maxsize=_ids_remembered)
 def parse_lease_id(text: str, header: str = id_header) -> str:
-    """A GUID in any of its four spellings, as it is stored, compared and echoed."""
+    """A GUID in any of its four spellings, as it is stored, compared and echoed.
+
+    A holder sends its own with every request; refusals are not remembered.
+    """
     if _guid.fullmatch(text) is None:
         raise invalid_header(header, text)
     digits = text.strip("{}()").replace("-", "").lower()

@@ -12,7 +12,7 @@ from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused, invalid_header, invalid_query
 from etagere.frontends.blob_rest import decode, encode
 from etagere.frontends.blob_rest.bodies import check_document_digests
-from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.call import BlobCall, fresh_id
 from etagere.frontends.blob_rest.containers import leased_response
 from etagere.frontends.blob_rest.encryption import (
     customer_key,
@@ -306,7 +306,7 @@ async def lease(call: BlobCall) -> Response:
             where=where,
             guard=call.guard_of_conditions(),
             request=wanted,
-            fresh_id=call.blobs.entropy.uuid(),
+            fresh_id=fresh_id(call, wanted),
         ),
     )
     return leased_response(wanted.action.value, leased.record, leased.change)

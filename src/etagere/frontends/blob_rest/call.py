@@ -13,6 +13,7 @@ from etagere.kernel.conditions import (
     target_headers,
 )
 from etagere.kernel.dates import parse_iso
+from etagere.kernel.lease import LeaseAction, LeaseRequest
 from etagere.kernel.lease_request import parse_lease_id
 from etagere.kv.contract import Partition
 from etagere.services.blob import keys
@@ -113,6 +114,12 @@ class BlobCall(Call):
                 },
             )
         return Where(self.part, self.target.item)
+
+
+def fresh_id(call: BlobCall, wanted: LeaseRequest) -> str:
+    """A new lease's id; "" where the request makes no lease or brings an id."""
+    new = wanted.action is LeaseAction.ACQUIRE and not wanted.proposed_id
+    return call.blobs.entropy.uuid() if new else ""
 
 
 def moment(name: str, text: str) -> Timestamp:

@@ -6,7 +6,7 @@ from typing import Final
 
 from etagere.base.errors import Refused, invalid_query
 from etagere.frontends.blob_rest import decode, encode
-from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.call import BlobCall, fresh_id
 from etagere.frontends.blob_rest.encryption import named_scope
 from etagere.frontends.blob_rest.names import check_container_name
 from etagere.frontends.common import access_policy_xml
@@ -142,7 +142,7 @@ async def lease(call: BlobCall) -> Response:
             where=where,
             guard=call.guard_of_conditions(),
             request=wanted,
-            fresh_id=call.blobs.entropy.uuid(),
+            fresh_id=fresh_id(call, wanted),
         ),
     )
     return leased_response(wanted.action.value, leased.record, leased.change)

@@ -84,19 +84,16 @@ async def append(
     (piece,) = await keep(tx, home, received)
     list_id = record.list_id or content.begin_list(tx, home, record.pieces)
     content.append_piece(tx, home, list_id, offset, piece)
-    grown = msgspec.structs.replace(
-        record,
-        etag=tx.stamp(),
-        modified=tx.now,
-        size=offset + received.size,
-        pieces=(),
-        list_id=list_id,
-        block_count=record.block_count + 1,
-        lease=lease,
-        copy=None,
-    )
-    save(tx, home, where.name, grown)
-    return Appended(grown, offset)
+    record.etag = tx.stamp()
+    record.modified = tx.now
+    record.size = offset + received.size
+    record.pieces = ()
+    record.list_id = list_id
+    record.block_count += 1
+    record.lease = lease
+    record.copy = None
+    save(tx, home, where.name, record)
+    return Appended(record, offset)
 
 
 async def seal(tx: Tx, where: Where, guard: Guard, conditions: AppendConditions) -> BlobRecord:

@@ -7,8 +7,6 @@ transaction; where it is kept (snapshots, versions, soft delete) is `retire`'s b
 
 from typing import NamedTuple
 
-import msgspec
-
 from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import LeaseChange, LeaseKind, LeaseRequest, act
@@ -134,11 +132,11 @@ async def lease(tx: Tx, where: Where, guard: Guard, request: LeaseRequest, fresh
     """Lease actions leave the blob's ETag and Last-Modified alone."""
     standing = await stand(tx, where)
     record = must_exist(standing.record)
-    unleased = msgspec.structs.replace(record, lease=None)
+    held, record.lease = record.lease, None
     # The table of lease actions decides about the lease: only the conditions are checked here.
-    admit_write(unleased, guard, tx.now, WriteKind.UPDATE)
-    change = act(record.lease, request, tx.now, LeaseKind.BLOB, fresh_id)
-    record = msgspec.structs.replace(record, lease=change.lease)
+    admit_write(record, guard, tx.now, WriteKind.UPDATE)
+    change = act(held, request, tx.now, LeaseKind.BLOB, fresh_id)
+    record.lease = change.lease
     save(tx, standing.home, where.name, record)
     return Leased(record, change)
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-import msgspec
-
 from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
 from etagere.kernel.lease import Lease
@@ -125,11 +123,12 @@ def _written(
     tx: Tx, standing: Standing, where: Where, lease: Lease | None, changed: PageMap
 ) -> BlobRecord:
     record = must_exist(standing.record)
-    updated = msgspec.structs.replace(
-        record, etag=tx.stamp(), modified=tx.now, lease=lease, page_map=changed
-    )
-    save(tx, standing.home, where.name, updated)
-    return updated
+    record.etag = tx.stamp()
+    record.modified = tx.now
+    record.lease = lease
+    record.page_map = changed
+    save(tx, standing.home, where.name, record)
+    return record
 
 
 class SequenceAction(Enum):
