@@ -447,3 +447,34 @@ def test_a_deleted_container_is_restored_while_it_is_retained() -> None:
     assert server.run(server.extents.usage()).extents == 0
     raw.close()
     server.stop()
+
+
+def test_conditions_of_operations_on_tags(server: Server, raw: RawClient, container: str) -> None:
+    """Theirs are called `x-ms-blob-if-*`, and known since 2026-02-06; the plain ones are never
+    looked at."""
+    path = f"{container}/a"
+    made = raw.put_blob(path, b"x", x_ms_tags="k=v")
+    newer, older = (RawClient(server.port, version=v) for v in ("2026-02-06", "2025-11-05"))
+    past, future = "Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 31 Dec 2100 00:00:00 GMT"
+    for name, unmet, met, status in (
+        ("if-match", '"0x1"', made.etag, 412),
+        ("if-none-match", made.etag, '"0x1"', 304),
+        ("if-modified-since", future, past, 304),
+        ("if-unmodified-since", past, future, 412),
+    ):
+        refused = newer("GET", path, headers={f"x-ms-blob-{name}": unmet}, comp="tags")
+        assert (refused.status, refused.code) == (status, "ConditionNotMet"), name
+        refused = set_tags(newer, path, {"k": "w"}, **{f"x-ms-blob-{name}": unmet})
+        assert (refused.status, refused.code) == (412, "ConditionNotMet"), name
+        assert tags_of(raw("GET", path, comp="tags")) == {"k": "v"}
+        met_header = {f"x-ms-blob-{name}": met}
+        assert newer("GET", path, headers=met_header, comp="tags").status == 200
+        assert set_tags(newer, path, {"k": "v"}, **met_header).status == 204
+        for client in (newer, older):
+            assert client("GET", path, headers={name: unmet}, comp="tags").status == 200
+            assert set_tags(client, path, {"k": "v"}, **{name: unmet}).status == 204
+        assert older("GET", path, headers={f"x-ms-blob-{name}": unmet}, comp="tags").status == 200
+        assert set_tags(older, path, {"k": "v"}, **{f"x-ms-blob-{name}": unmet}).status == 204
+    assert raw("HEAD", path).etag == made.etag
+    newer.close()
+    older.close()
