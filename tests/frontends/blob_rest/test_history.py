@@ -449,6 +449,36 @@ def test_a_deleted_container_is_restored_while_it_is_retained() -> None:
     server.stop()
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_deleted_container_is_restored_under_another_name(*, renamed: bool) -> None:
+    server = Server(dataclasses.replace(development_account(), container_soft_delete_days=2))
+    raw = RawClient(server.port)
+    raw("PUT", "/first", restype="container")
+    raw.put_blob("/first/a", b"x" * 100_000)
+    if renamed:
+        source = {"x-ms-source-container-name": "first"}
+        assert raw("PUT", "/things", None, source, restype="container", comp="rename").status == 200
+    name = "things" if renamed else "first"
+    raw("DELETE", f"/{name}", restype="container")
+    raw("PUT", f"/{name}", restype="container")
+    raw.put_blob(f"/{name}/a", b"another's")
+    listed = ET.fromstring(raw("GET", "/", comp="list", include="deleted").body)
+    headers = {
+        "x-ms-deleted-container-name": name,
+        "x-ms-deleted-container-version": listed.findtext("Containers/Container/Version") or "",
+    }
+    query = {"restype": "container", "comp": "undelete"}
+    bad = raw("PUT", "/no()such", None, headers, **query)
+    assert (bad.status, bad.code) == (400, "InvalidResourceName")
+    assert raw("PUT", "/back", None, headers, **query).status == 201
+    assert raw("GET", "/back/a").body == b"x" * 100_000
+    assert raw("GET", f"/{name}/a").body == b"another's"
+    assert raw.put_blob("/back/a", b"written").status == 201
+    assert raw("PUT", "/again", None, headers, **query).code == "ContainerNotFound"
+    raw.close()
+    server.stop()
+
+
 def test_conditions_of_operations_on_tags(server: Server, raw: RawClient, container: str) -> None:
     """Theirs are called `x-ms-blob-if-*`, and known since 2026-02-06; the plain ones are never
     looked at."""

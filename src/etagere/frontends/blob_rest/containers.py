@@ -250,13 +250,17 @@ async def rename(call: BlobCall) -> Response:
 
 async def restore(call: BlobCall) -> Response:
     where = call.place()
+    check_container_name(where.name)
     name = required(call.request, "x-ms-deleted-container-name")
     version = required(call.request, "x-ms-deleted-container-version")
     if _container_version.fullmatch(version) is None:
         raise Refused("ContainerNotFound")
     generation = int(version, 16)
+    rows = await call.blobs.read(
+        partial(containers.deleted_rows, where=where, deleted_name=name, generation=generation)
+    )
     await call.blobs.write(
-        (where.part, where.account_part),
+        tuple({where.part, where.account_part, rows}),
         partial(containers.restore, where=where, deleted_name=name, generation=generation),
     )
     return Response(201)

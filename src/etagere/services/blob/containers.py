@@ -262,8 +262,16 @@ async def _deleted(tx: ReadTx, part: Partition, wanted: ListContainers) -> list[
     return found
 
 
+async def deleted_rows(tx: ReadTx, where: Place, deleted_name: str, generation: int) -> Partition:
+    """Where the rows of a deleted container lie; they stay there as long as it is kept."""
+    raw = await tx.get(where.account_part, keys.deleted_container(deleted_name, generation))
+    if raw is None:
+        raise Refused("ContainerNotFound")
+    return keys.sibling(where.part, deleted_containers.decode(raw).record.rows_in or deleted_name)
+
+
 async def restore(tx: Tx, where: Place, deleted_name: str, generation: int) -> ContainerRecord:
-    """Undelete a container under its own name (Azure: 'Restore Container')."""
+    """Undelete a container (Azure: 'Restore Container'); the write names `deleted_rows` as well."""
     key = keys.deleted_container(deleted_name, generation)
     raw = await tx.get(where.account_part, key)
     if raw is None or deleted_containers.decode(raw).retained_until <= tx.now:
