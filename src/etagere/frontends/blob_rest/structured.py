@@ -23,7 +23,7 @@ content_bytes_max: Final = 2**63 - 1
 
 def is_structured(call: BlobCall) -> bool:
     """Whether the request's body is structured or, of a download, the response's is to be."""
-    sent = call.header(body_header)
+    sent = call.request.headers.get(body_header)
     if not sent:
         return False
     if call.version < since:
