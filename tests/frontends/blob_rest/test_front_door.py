@@ -358,3 +358,14 @@ def test_tags_have_a_permission_of_their_own(server: Server, raw: RawClient) -> 
     assert without("GET", "/con/a").status == 200
     assert raw("GET", "/con/a", headers=by_tags).status == 200
     without.close()
+
+
+def test_tags_are_unknown_to_older_versions(server: Server, raw: RawClient, container: str) -> None:
+    """What a version does not know, it ignores."""
+    older = RawClient(server.port, version="2019-07-07")
+    assert older.put_blob(f"{container}/a", b"x", x_ms_tags="k=v").status == 201
+    assert "x-ms-tag-count" not in raw("HEAD", f"{container}/a").headers
+    unmet = {"x-ms-if-tags": "k = 'v'"}
+    assert older("GET", f"{container}/a", headers=unmet).status == 200
+    assert raw("GET", f"{container}/a", headers=unmet).status == 412
+    older.close()

@@ -478,3 +478,35 @@ def test_a_lease_id_for_a_blob_that_is_not_there(raw: RawClient, container: str)
     assert (reply.status, reply.code) == (412, "LeaseNotPresentWithBlobOperation")
     reply = raw("HEAD", f"{container}/new", headers={"x-ms-lease-id": A})
     assert (reply.status, reply.code) == (404, "BlobNotFound")
+
+
+def test_leases_were_for_a_minute_once(server: Server, raw: RawClient, container: str) -> None:
+    """Before 2012-02-12 there were no durations, proposals, changes or break periods, and no leases
+    of containers."""
+    server.clock.freeze()
+    path = f"{container}/a"
+    raw.put_blob(path)
+    older = RawClient(server.port, version="2011-08-18")
+
+    def lease(action: str, **headers: str) -> Reply:
+        sent = {f"x-ms-{name.replace('_', '-')}": value for name, value in headers.items()}
+        return older("PUT", path, headers={"x-ms-lease-action": action, **sent}, comp="lease")
+
+    got = lease("acquire", lease_duration="15", proposed_lease_id=A)
+    assert got.status == 201
+    held = got.headers["x-ms-lease-id"]
+    assert held != A
+    server.clock.advance(59)
+    assert raw("HEAD", path).headers["x-ms-lease-state"] == "leased"
+    assert lease("renew", lease_id=held).status == 200
+    changed = lease("change", lease_id=held, proposed_lease_id=B)
+    assert (changed.status, changed.code) == (400, "InvalidHeaderValue")
+    server.clock.advance(20)
+    broken = lease("break", lease_break_period="5")
+    assert (broken.status, broken.headers["x-ms-lease-time"]) == (202, "40")
+    server.clock.advance(40)
+    assert raw("HEAD", path).headers["x-ms-lease-state"] == "broken"
+    acquire = {"x-ms-lease-action": "acquire"}
+    refused = older("PUT", container, headers=acquire, restype="container", comp="lease")
+    assert (refused.status, refused.code) == (400, "InvalidHeaderValue")
+    older.close()

@@ -1,7 +1,7 @@
 """Blob operations over HTTP that all types of blob share (Azure: 'Operations on blobs')."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -45,6 +45,7 @@ from etagere.services.blob.history import Snapshots
 from etagere.services.blob.records import BlobRecord, BlobType
 
 range_digest_bytes_max: Final = 4 * 1024 * 1024
+lease_choices_since: Final = "2012-02-12"
 
 
 async def get(call: BlobCall) -> Response:
@@ -296,9 +297,23 @@ async def set_tags(call: BlobCall) -> Response:
     return Response(204)
 
 
+def _lease_headers(call: BlobCall) -> Mapping[str, str]:
+    """Before 2012-02-12 every lease was for a minute, under an id of the server's choice that did
+    not change, and was broken when the minute was over."""
+    headers = call.request.headers
+    if call.version >= lease_choices_since:
+        return headers
+    action = headers.get("x-ms-lease-action", "")
+    if action.lower() == "change":
+        raise invalid_header("x-ms-lease-action", action)
+    newer = ("x-ms-proposed-lease-id", "x-ms-lease-break-period")
+    kept = {name: value for name, value in headers.items() if name not in newer}
+    return {**kept, "x-ms-lease-duration": "60"}
+
+
 async def lease(call: BlobCall) -> Response:
     where = call.base()
-    wanted = parse_lease_request(call.request.headers, LeaseKind.BLOB)
+    wanted = parse_lease_request(_lease_headers(call), LeaseKind.BLOB)
     leased = await call.blobs.write(
         (where.part,),
         partial(

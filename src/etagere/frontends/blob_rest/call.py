@@ -1,5 +1,6 @@
 """The context of a Blob request, and what every handler reads from it first."""
 
+from dataclasses import replace
 from typing import Final
 
 from etagere.base.clock import Timestamp
@@ -23,6 +24,7 @@ from etagere.services.blob.guard import Guard
 from etagere.services.blob.history import Keeping, nothing_kept
 from etagere.services.blob.service import BlobService
 
+tags_since: Final = "2019-12-12"
 blob_conditions_since: Final = "2026-02-06"
 tag_headers: Final = HeaderNames("-", "-", "-", "-", "x-ms-if-tags")
 """Of which only the last can be sent."""
@@ -61,8 +63,11 @@ class BlobCall(Call):
     def conditions(self, names: HeaderNames = target_headers) -> Conditions:
         """Who may not read tags may not find them out by conditions either."""
         found = parse_conditions(self.request.headers, names)
-        if found.if_tags is not None:
-            self.may_use_tags()
+        if found.if_tags is None:
+            return found
+        if self.version < tags_since:
+            return replace(found, if_tags=None)
+        self.may_use_tags()
         return found
 
     def may_use_tags(self) -> None:

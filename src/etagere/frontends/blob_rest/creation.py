@@ -5,7 +5,7 @@ from typing import Final
 
 from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import decode, immutability, tiers
-from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.call import BlobCall, tags_since
 from etagere.frontends.common.headers import metadata
 from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.records import ContentHeaders
@@ -35,12 +35,22 @@ def new_blob(call: BlobCall, *, standard: bool, seal: Seal | None) -> NewBlob:
     return NewBlob(
         headers=decode.content_headers(request, standard=standard),
         metadata=metadata(request),
-        tags=decode.tags_header(request),
+        tags=_tags(call),
         tier=tiers.tier(request, call.version),
         immutability=immutability.wanted(call),
         seal=seal,
         may_overwrite=call.grant.may_overwrite,
     )
+
+
+def _tags(call: BlobCall) -> dict[str, str]:
+    """To set them takes the permission to; versions that know no tags ignore them."""
+    if call.version < tags_since:
+        return {}
+    tags = decode.tags_header(call.request)
+    if tags:
+        call.may_use_tags()
+    return tags
 
 
 @lru_cache(maxsize=256)
