@@ -25,6 +25,7 @@ shapes_remembered: Final = 256
 _encode: Final = msgspec.json.Encoder().encode
 
 _escape: Final = re.compile(rb"\\.", re.DOTALL)
+_may_have_negative_zero: Final = re.compile(rb":-0\.0").search  # faster than `in`
 _keys: Final = ("PartitionKey", "RowKey")
 
 _int32: Final[Any] = Annotated[int, msgspec.Meta(ge=edm.int32_min, le=edm.int32_max)]
@@ -131,7 +132,7 @@ class Shape:
             return None
         if encoded != body and not self._has_each_once(body, encoded):
             return None
-        if b":-0.0" in encoded:  # it may be a negative zero
+        if _may_have_negative_zero(encoded):
             return None
         partition_key, row_key = self._keys(found)
         begin = self._begin + len(_encode(partition_key)) + len(_encode(row_key))
