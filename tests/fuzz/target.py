@@ -233,6 +233,7 @@ def _some_account(chance: Random) -> Account:
         allow_public_access=chance.random() < 0.7,
         allow_shared_key=True,
         container_soft_delete_days=chance.choice((0, 7)),
+        hierarchical_namespace=chance.random() < 0.3,
     )
 
 
