@@ -1,13 +1,15 @@
 """Entities over a socket: types, levels of metadata, projections, paging, errors."""
 
 import base64
+import http.client
 import json
 import math
+from email.utils import formatdate
 from urllib.parse import quote
 
 import pytest
 
-from .serving import Client, entity_path
+from .serving import Client, account, entity_path, sign
 
 _level = "application/json;odata={}metadata".format
 _moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,7})?Z"
@@ -367,6 +369,30 @@ def test_headers_that_are_refused(
     refused = client.send("POST", table, body=body, headers=headers)
     assert (refused.status, refused.code) == (status, code)
     assert client.filtered(table).json["value"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("X-HTTP-Method", "XMethodIncorrectCount"), ("If-Match", "InvalidInput")]
+)
+def test_headers_that_came_twice(client: Client, table: str, name: str, code: str):
+    client.insert(table, "p", "r", a=1)
+    path = f"/{account}/{entity_path(table, 'p', 'r')}"
+    headers = {
+        "x-ms-version": client.version,
+        "x-ms-date": formatdate(usegmt=True),
+        "Content-Type": "application/json",
+    }
+    headers["Authorization"] = sign("POST", path, "", headers)
+    connection = http.client.HTTPConnection("127.0.0.1", client.serving.port, timeout=30)
+    connection.putrequest("POST", path)
+    for each in (*headers.items(), ("Content-Length", "7"), (name, "*"), (name, "*")):
+        connection.putheader(*each)
+    connection.endheaders(b'{"a":2}')
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert json.loads(answer.read())["odata.error"]["code"] == code
+    connection.close()
+    assert client.get(table, "p", "r").json["a"] == 1
 
 
 def test_a_tunnelled_method_needs_post(client: Client, table: str):

@@ -36,6 +36,9 @@ C = TypeVar("C", bound=Call)
 
 _log: Final = logging.getLogger(__name__)
 client_request_id_chars_max: Final = 1024
+
+_repeated_codes: Final = {"x-http-method": "XMethodIncorrectCount"}
+"""Where a service has a code of its own for a header that came twice."""
 etags_quoted_since: Final = "2011-08-18"
 
 
@@ -125,7 +128,9 @@ class Pipeline(Generic[C]):
 
     def _locate(self, request: Request, request_id: str) -> C:
         if request.repeated_headers:
-            raise Refused("InvalidInput", {"HeaderName": min(request.repeated_headers)})
+            name = min(request.repeated_headers)
+            code = _repeated_codes.get(name, "InvalidInput")
+            raise Refused(code if code in self._errors else "InvalidInput", {"HeaderName": name})
         address = resolve(request.host, request.raw_path)
         account = self._accounts.find(address.account)
         if account is None:
