@@ -5,6 +5,7 @@
 
 import argparse
 import asyncio
+import statistics
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Final
@@ -107,14 +108,25 @@ def main() -> None:
         )
         puts: dict[str, list[load.Measured]] = {peer.name: [] for peer in running}
         pairs: dict[str, list[load.Measured]] = {peer.name: [] for peer in running}
+        cpu: dict[str, list[float]] = {"Put": [], "Get or Delete": []}
+        """Microseconds of this server's CPU for a request."""
         for _ in range(options.rounds):
             for peer in running:
-                puts[peer.name].append(_run(peer, "queue_put", "bench", token, options))
+                before = peers.cpu_seconds(peer.process)
+                found = _run(peer, "queue_put", "bench", token, options)
+                used = peers.cpu_seconds(peer.process) - before
+                puts[peer.name].append(found)
+                if peer.name == "etagere":
+                    cpu["Put"].append(1e6 * used / (found.per_second * options.seconds))
         for peer in running:
             asyncio.run(fill(peer, token, "long", options.backlog))
         for _ in range(options.rounds):
             for peer in running:
+                before = peers.cpu_seconds(peer.process)
                 found = _run(peer, "queue_pair", "long", token, options)
+                used = peers.cpu_seconds(peer.process) - before
+                if peer.name == "etagere":
+                    cpu["Get or Delete"].append(1e6 * used / (found.per_second * options.seconds))
                 done = int(found.per_second * options.seconds / 2)
                 asyncio.run(fill(peer, token, "long", done))
                 pairs[peer.name].append(found._replace(per_second=found.per_second / 2))
@@ -125,6 +137,8 @@ def main() -> None:
             medians = {peer: load.median(runs) for peer, runs in measured.items()}
             table.add(name, medians["etagere"], medians.get("azurite"))
         table.print()
+        for name, spent in cpu.items():
+            print(f"{name}: {statistics.median(spent):.0f} us of this server's CPU a request")
 
 
 if __name__ == "__main__":
