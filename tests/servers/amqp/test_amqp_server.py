@@ -363,6 +363,49 @@ async def test_drain(bus: Bus) -> None:
     await client.close()
 
 
+@pytest.mark.parametrize("settled", [0, 1])
+@pytest.mark.parametrize(
+    ("there", "credit"), [(0, 17), (3, 5_000), (16, 16), (16, 17), (500, 400), (700, 10_000)]
+)
+async def test_a_drain_of_much_credit(bus: Bus, there: int, credit: int, settled: int) -> None:
+    """More than is asked of the broker at once: everything that is there, and then the answer."""
+    await fill(bus, there)
+    client = await RawClient.open(bus.port, login=root_login)
+    await client.attach("q", receiver=True, rcv_settle_mode=1, snd_settle_mode=settled)
+    client.credit(credit, drain=True)
+    for _ in range(min(there, credit)):
+        await client.receive()
+    flow = await client.until(Flow)
+    assert (flow.handle, flow.delivery_count, flow.link_credit) == (0, credit, 0)
+    assert (flow.drain, flow.echo) == (True, False)
+    await client.silence()
+    # New credit counts anew, and the next drain is answered too.
+    left = max(0, there - credit)
+    client.credit(50, delivery_count=credit, drain=True)
+    for _ in range(min(left, 50)):
+        await client.receive()
+    flow = await client.until(Flow)
+    assert (flow.delivery_count, flow.link_credit, flow.drain) == (credit + 50, 0, True)
+    await client.close()
+
+
+async def test_a_drain_waits_for_the_client_s_window(bus: Bus) -> None:
+    """It is not answered before what is there was sent."""
+    await fill(bus, 30)
+    client = await RawClient.open(bus.port, login=root_login)
+    await client.attach("q", receiver=True, rcv_settle_mode=1)
+    client.say(Flow(1, 10, 0, 10_000, 0, 0, 100, drain=True))
+    for _ in range(10):
+        await client.receive()
+    await client.silence()
+    client.say(Flow(11, 10_000, 0, 10_000))
+    for _ in range(20):
+        await client.receive()
+    flow = await client.until(Flow)
+    assert (flow.delivery_count, flow.link_credit, flow.drain) == (100, 0, True)
+    await client.close()
+
+
 async def test_what_the_client_takes_in_a_message_is_kept_to(bus: Bus) -> None:
     await fill(bus, 1, 5_000)
     client = await RawClient.open(bus.port, login=root_login)

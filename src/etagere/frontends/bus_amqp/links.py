@@ -323,7 +323,8 @@ class ReceiverLink(LinkHandler):
         room = min(link.credit, link.session.sendable(), self._tranche)
         if self.wire.host.congested:
             room = 0
-        drain = link.drain and room == link.credit
+        # With a tranche at a time; while nothing can be sent, nothing can be said to be all.
+        drain = link.drain and (room > 0 or link.credit <= 0)
         if room == self._asked and not drain:
             return
         self._asked = room
@@ -445,11 +446,18 @@ class ReceiverLink(LinkHandler):
         self._ask()
 
     def drained(self) -> None:
+        used_up = self._asked == 0
         self._asked = 0
-        if self._draining:
-            self._draining = False
-            self.wire.send(CompleteDrain(self.link))
-            self.wire.host.wake()
+        if not self._draining:
+            return
+        self._draining = False
+        if used_up and self.link.credit > 0:
+            # There may be more than was asked for: once this is written, the rest of the credit.
+            if not self._tranche_count:
+                self._ask()
+            return
+        self.wire.send(CompleteDrain(self.link))
+        self.wire.host.wake()
 
     def settled(self, ticket: Any, refusal: Refused | None) -> None:
         delivery, state = ticket
