@@ -67,8 +67,12 @@ class Client:
         query = f"comp=block&blockid={quote(_block_id(block), safe='')}"
         return await self.ask("PUT", f"/{name}", query, body)
 
-    async def commit(self, name: str, blocks: Sequence[str], **headers: str) -> Reply:
-        items = "".join(f"<Uncommitted>{_block_id(block)}</Uncommitted>" for block in blocks)
+    async def commit(
+        self, name: str, blocks: Sequence[str], before: Sequence[str] = (), **headers: str
+    ) -> Reply:
+        """Put Block List: what was committed `before`, then what was staged."""
+        items = "".join(f"<Committed>{_block_id(block)}</Committed>" for block in before)
+        items += "".join(f"<Uncommitted>{_block_id(block)}</Uncommitted>" for block in blocks)
         body = f"<?xml version='1.0'?><BlockList>{items}</BlockList>".encode()
         return await self.ask("PUT", f"/{name}", "comp=blocklist", body, **headers)
 
