@@ -13,7 +13,8 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 from etagere.app.cli import main
-from etagere.kv.tuples import pack
+from etagere.kv.tuples import pack, unpack_from
+from etagere.services.blob.keys import RowKind
 from etagere.services.common.accounts import development_key, development_name
 from etagere.testing import ServerProcess
 
@@ -49,8 +50,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         string = f"AccountName={development_name};AccountKey={development_key};{endpoints}"
         with BlobServiceClient.from_connection_string(string) as blobs:
+            blobs.set_service_properties(cors=[])
             container = blobs.create_container("container")
-            container.upload_blob("small", b"a")
+            container.upload_blob("small", b"abc").set_blob_tags({"key": "value"})
             container.upload_blob("large", b"b" * 500_000)
         with QueueServiceClient.from_connection_string(string) as queues:
             queues.create_queue("queue").send_message("text")
@@ -123,6 +125,42 @@ def _may_be_missing(key: bytes) -> bool:
 
 _rows_on_their_own = {"blob": 1, "queue": 0, "table": 1, "bus": 0}
 """Rows that nothing else counts or points to: an entity of a table, an account's properties."""
+
+
+@pytest.mark.slow
+def test_rows_that_are_damaged_are_told_and_never_end_the_check(data, capsys):
+    with lmdb.open(str(data), map_size=2**30) as env, env.begin() as txn:
+        rows = [(key, value) for key, value in txn.cursor() if value]
+    unnoticed = []
+    for key, value in rows:
+        for damaged in (value[:-1], b"\xff" + value[1:]):
+            if damaged == value:
+                continue
+            _change(data, key, damaged)
+            status, _, err = check(data, capsys)
+            assert err.startswith(f"etagere: {data} has ") if status else err == ""
+            if not status:
+                unnoticed.append((key, damaged))
+        _change(data, key, value)
+    assert check(data, capsys)[0] == 0
+    assert len(rows) > 25
+    # What is not told: bytes of a small blob or of a message, which have no checksum of their own,
+    # and a stamp that is merely higher than it was.
+    others = [(key, damaged) for key, damaged in unnoticed if not _is_content(key)]
+    assert [key for key, _ in others] == [b"\x01stamp"]
+    cut = {key for key, value in rows if (key, value[:-1]) in unnoticed}
+    assert not any(key.startswith(pack("blob")) for key in cut), "a blob's size is known"
+
+
+def _is_content(key: bytes) -> bool:
+    part, at = unpack_from(key, 0)
+    match part:
+        case ("blob", _, _):
+            return unpack_from(key, at + 1)[0][0] == RowKind.DATA
+        case ("bus", _, _):
+            return key[at + 1 :].startswith(b"\xff\xff\xff\xfeb")
+        case _:
+            return False
 
 
 def _change(data: Path, key: bytes, value: bytes | None) -> None:

@@ -17,10 +17,14 @@ Found = tuple[History, Record]
 
 @pytest.fixture(scope="module")
 def sound() -> History:
-    # Large enough for every kind of thing below to happen, whatever seed and server make of it.
-    outcome = simulate(2, size=Size(steps=90))
-    assert outcome.problems == []
-    return outcome.history
+    """The first in which every kind of thing below has happened, whatever the server makes of a
+    seed."""
+    for seed in range(2, 12):
+        outcome = simulate(seed, size=Size(steps=90))
+        assert outcome.problems == []
+        if acquired(outcome.history) is not None:
+            return outcome.history
+    raise AssertionError("no lease was acquired for a minute")
 
 
 @pytest.fixture
@@ -126,17 +130,19 @@ def test_two_blocks_at_one_offset(history: History) -> None:
 # ---- leases
 
 
-def acquired(history: History) -> Record:
+def acquired(history: History) -> Record | None:
+    """Acquired for a minute, and its blob used soon afterwards."""
     for record in done(history, "blob", "lease"):
         if record.args["action"] == "acquire" and record.args["seconds"] == 60:
             following = [r for r in history.of("blob")[record.key] if r.called > record.returned]
             if following and following[0].returned_at < record.called_at + 50_000_000:
                 return record
-    raise AssertionError("no lease was acquired for a minute")
+    return None
 
 
 def test_a_lease_that_two_hold(history: History) -> None:
     record = acquired(history)
+    assert record is not None
     second = copy.deepcopy(record)
     second.found["lease"] = "11111111-1111-1111-1111-111111111111"
     second.args.pop("proposed", None)
@@ -149,6 +155,7 @@ def test_a_lease_that_two_hold(history: History) -> None:
 
 def test_a_write_past_a_lease(history: History) -> None:
     record = acquired(history)
+    assert record is not None
     write = copy.deepcopy(done(history, "blob", "put")[0])
     write.args.pop("x-ms-lease-id", None)
     write.called = write.returned = record.returned

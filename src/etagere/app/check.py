@@ -23,6 +23,7 @@ from etagere.servers.real import RealClock
 from etagere.services.blob.check import Referrers, check_account
 from etagere.services.bus.check import BusChecker
 from etagere.services.bus.keys import has_own_keys
+from etagere.services.common.check import PropertiesChecker
 from etagere.services.queue.check import QueueChecker
 from etagere.services.table.check import TableChecker
 
@@ -75,7 +76,13 @@ def check(directory: str) -> int:
 def faults_of(path: Path) -> tuple[list[str], int]:
     """What is wrong, a line each, and how many extents there are that nobody refers to."""
     blobs = BlobChecker()
-    checkers: list[Checker] = [blobs, QueueChecker(), TableChecker(), BusChecker()]
+    checkers: list[Checker] = [
+        blobs,
+        QueueChecker(),
+        TableChecker(),
+        BusChecker(),
+        PropertiesChecker(),
+    ]
     try:
         findings = check_store(path, checkers, tuple_keys=_has_tuple_keys)
         if findings:
@@ -96,6 +103,8 @@ async def _check_extents(path: Path, accounts: list[str]) -> tuple[list[str], in
                 orphans += 1
             else:
                 faults.append(f"extents: {found.extent_id.hex()}: {found.fault.value}")
+    except Exception as error:  # noqa: BLE001 - whatever cannot be followed is damage
+        faults.append(f"extents: a record: cannot be checked: {error!r}")
     finally:
         await engine.close()
         await extents.close()

@@ -91,8 +91,15 @@ def check_store(
             if not findings:
                 tx = _CheckTx(LmdbRows(txn, env.max_key_size()))
                 for checker in checkers:
-                    findings += run(checker.check, tx)
+                    findings += _ask(checker, tx)
     return findings[:findings_max]
+
+
+def _ask(checker: Checker, tx: CheckTx) -> list[Finding]:
+    try:
+        return run(checker.check, tx)
+    except Exception as error:  # noqa: BLE001 - damage that it did not think of is damage all the same
+        return [Finding(checker.name, "a record", f"cannot be checked: {error!r}")]
 
 
 def _check_pages(path: Path) -> list[Finding]:

@@ -11,6 +11,7 @@ from etagere.kv.layers.records import DamagedRecord
 from etagere.kv.tuples import after, unpack
 from etagere.services.blob import content, keys
 from etagere.services.blob.content import Home
+from etagere.services.blob.index_check import IndexCensus, indexes
 from etagere.services.blob.keys import Lane, RowKind
 from etagere.services.blob.page_check import PageCensus
 from etagere.services.blob.page_map import SourceRuns
@@ -22,6 +23,7 @@ from etagere.services.blob.records import (
     containers,
     deleted_containers,
     directory_entries,
+    pending_copies,
     piece_pages,
     staged_blocks,
     uncommitted_blobs,
@@ -37,7 +39,10 @@ Generations = dict[str, set[int]]
 async def check_account(tx: ReadTx, account: str) -> list[str]:
     """What is wrong with the containers of an account; nothing, if all is well."""
     problems = await _check_directory(tx, account)
-    live, doomed = await _generations(tx, account)
+    try:
+        live, doomed = await _generations(tx, account)
+    except DamagedRecord as damage:
+        return [*problems, f"what containers there are cannot be read: {damage}"]
     scopes = await _scopes(tx, account)
     for name, generations in live.items():
         part = keys.container_partition(account, name)
@@ -54,10 +59,15 @@ async def _check_directory(tx: ReadTx, account: str) -> list[str]:
     """Whether each container is the one that the directory says, and its rows know its name."""
     problems: list[str] = []
     async for key, raw in _rows(tx, keys.account_partition(account), keys.directory()):
-        name, entry = keys.directory_name(key), directory_entries.decode(raw)
+        name = keys.directory_name(key)
         part = keys.container_partition(account, name)
         found = await tx.get(part, keys.container_record)
-        record = None if found is None else containers.decode(found)
+        try:
+            entry = directory_entries.decode(raw)
+            record = None if found is None else containers.decode(found)
+        except DamagedRecord as damage:
+            problems.append(f"container {name}: a record cannot be read: {damage}")
+            continue
         if record is None or (record.generation, record.rows_in) != (
             entry.generation,
             entry.rows_in,
@@ -125,6 +135,8 @@ class _Census:
         self.problems: list[str] = []
         self._scopes = scopes
         self._inline_held: Counter[int] = Counter()
+        self._inline_bytes: dict[int, int] = {}
+        """How many are asked for of each."""
         self._lists_held: Counter[int] = Counter()
         self._lists: set[int] = set()
         self._data: dict[int, int] = {}
@@ -132,11 +144,14 @@ class _Census:
         self._staged: Counter[str] = Counter()
         self._marked: dict[str, int] = {}
         self._pages = PageCensus()
+        self._indexes = IndexCensus()
 
     async def see(self, tx: ReadTx, home: Home, lane: Lane, key: bytes, raw: bytes) -> None:
         match lane.kind:
             case kind if kind in _own_kinds:
-                await self._see_blob(tx, home, key, blobs.decode(raw))
+                record = blobs.decode(raw)
+                await self._indexes.see_record(tx, home, kind, key, record)
+                await self._see_blob(tx, home, key, record)
             case RowKind.STAGED:
                 self._staged[keys.name_of(key)] += 1
                 self._hold(staged_blocks.decode(raw).piece)
@@ -160,8 +175,12 @@ class _Census:
                 self._pages.see_unheld(key)
             case RowKind.PIN:
                 self._pages.see_pin(key)
+            case RowKind.PENDING:
+                pending_copies.decode(raw)
+            case kind if kind in indexes:
+                self._indexes.see_row(kind)
             case _:
-                pass  # indexes and marks, which hold nothing
+                pass  # marks, which hold nothing
 
     async def _see_blob(self, tx: ReadTx, home: Home, key: bytes, record: BlobRecord) -> None:
         if (record.scope or record.key_sha256) and record.scope not in self._scopes:
@@ -189,12 +208,14 @@ class _Census:
     def _hold(self, piece: Piece) -> None:
         if not piece.extent and piece.size:
             self._inline_held[piece.inline] += 1
+            needed = self._inline_bytes.get(piece.inline, 0)
+            self._inline_bytes[piece.inline] = max(needed, piece.offset + piece.size)
 
     def sum_up(self) -> list[str]:
         problems = self.problems
-        problems += self._pages.sum_up()
+        problems += self._pages.sum_up() + self._indexes.sum_up()
         self._inline_held += self._pages.inline_held
-        for content_id, size in self._pages.inline_bytes.items():
+        for content_id, size in (*self._inline_bytes.items(), *self._pages.inline_bytes.items()):
             if self._data.get(content_id, size) < size:
                 problems.append(f"inline piece {content_id} is too short")
         held = self._inline_held + self._lists_held + self._pages.epochs_held

@@ -90,6 +90,10 @@ def partition(service: str, account: str) -> Partition:
     return Partition(pack("properties", service, account))
 
 
+def is_key(key: bytes) -> bool:
+    return key == _key
+
+
 async def get(tx: ReadTx, part: Partition) -> ServiceProperties:
     raw = await tx.get(part, _key)
     return default_properties if raw is None else _decode(raw)

@@ -62,8 +62,15 @@ async def check_queue(
     part, account_part = keys.queue_partition(account, name), keys.account_partition(account)
     listed = await tx.get(account_part, keys.directory_entry(name)) is not None
     raw = await tx.get(part, keys.head)
-    head = None if raw is None else records.heads.decode(raw)
     problems: list[str] = []
+    head = None
+    try:
+        head = None if raw is None else records.heads.decode(raw)
+        properties = await tx.get(part, keys.properties)
+        if properties is not None:
+            records.properties.decode(properties)
+    except DamagedRecord as damage:
+        return [f"does not decode: {damage}"]
     if listed and not await _is_there(tx, part):
         problems.append("in the directory, but not there")
     if not listed and (raw is not None or await tx.get(part, keys.properties) is not None):
