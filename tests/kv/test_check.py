@@ -217,3 +217,15 @@ def test_checkers_are_asked_with_everything_at_hand(store, clock):
     findings = check_store(store, [checker, checker])
     expected = repr(([part, other, long_part], [120, 120, 120], b"vvv", clock.at))
     assert findings == [Finding("counting", "here", expected)] * 2
+
+
+def test_a_checker_that_trips_over_damage_has_found_it(store):
+    class Clumsy:
+        name = "clumsy"
+
+        async def check(self, tx):
+            raise ZeroDivisionError("of all things")
+
+    (finding,) = check_store(store, [Clumsy()])
+    assert finding.checker == "clumsy"
+    assert "of all things" in finding.problem

@@ -1,6 +1,7 @@
 """The shipped pytest plugin, in a project of its own, run by a pytest of its own."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,3 +58,23 @@ def test_the_plugin_loads_nothing_before_a_test_asks_for_it():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     assert set(found.split()) <= {"etagere", "shlex"}
+
+
+def test_the_pages_examples_work(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "testing-with-pytest.md").read_text()
+    as_a_test, as_a_script = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "test_it.py").write_text(as_a_test)
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "1 passed" in found.stdout
+    said = subprocess.run(
+        [sys.executable, "-c", as_a_script], capture_output=True, text=True, check=True, timeout=100
+    ).stdout
+    assert said.startswith("DefaultEndpointsProtocol=http;AccountName=t")
