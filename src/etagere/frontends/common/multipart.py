@@ -63,17 +63,12 @@ def _split(body: bytes, delimiter: bytes) -> list[bytes] | None:
 
     Nothing where the delimiter stands anywhere else, be it as text or after a bare LF.
     """
-    if not body.startswith(delimiter):
+    opening, closing = delimiter + b"\r\n", b"\r\n" + delimiter + b"--"
+    end = len(body) - len(closing) - (2 if body.endswith(b"\r\n") else 0)
+    if end < len(opening) or not (body.startswith(opening) and body.startswith(closing, end)):
         return None
-    pieces = body[len(delimiter) :].split(b"\r\n" + delimiter, parts_split_max)
-    last = pieces.pop()
-    if last[:4] not in (b"--", b"--\r\n") or not pieces:
-        return None
-    if body.count(delimiter) != len(pieces) + 1:
-        return None
-    if not all(piece.startswith(b"\r\n") for piece in pieces):
-        return None
-    return [piece[2:] for piece in pieces]
+    pieces = body[len(opening) : end].split(b"\r\n" + opening, parts_split_max)
+    return pieces if body.count(delimiter) == len(pieces) + 1 else None
 
 
 def _search(body: bytes, delimiter: bytes) -> Iterator[bytes]:
