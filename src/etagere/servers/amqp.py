@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 from etagere.base.clock import Timestamp
 from etagere.frontends.bus_amqp.connection import BusConnection, BusServer
 from etagere.servers.http.server import Listener, bind
-from etagere.servers.real import TimerClock
+from etagere.servers.real import SteadyClock, TimerClock
 from etagere.servers.timers import Alarm, Timers
 
 _log: Final = logging.getLogger(__name__)
@@ -39,6 +39,8 @@ class SocketLimits:
     """Of messages received and not stored yet; above it the client is not read from any more."""
     drained_bytes_max: int = 1_048_576
     """Read after a write failed: what the client said before it left."""
+    goodbye_seconds_max: float = 5.0
+    """For a client to take what it was sent last, before its socket is closed under it."""
 
 
 class Transport(Protocol):
@@ -76,6 +78,8 @@ class AmqpServer:
         self.bus = bus
         self.clock = clock
         self.timers = timers
+        self.steady = SteadyClock()
+        self.steady_timers = Timers(self.steady)
         self.limits = SocketLimits() if limits is None else limits
         self.stopping = False
         self._ports: list[_Port] = []
@@ -117,6 +121,7 @@ class AmqpServer:
             await asyncio.wait((self._all_closed,), timeout=grace_seconds)
         for connection in list(self._connections):
             connection.abort()
+        self.steady_timers.close()
 
     def opened(self, connection: "AmqpConnection") -> bool:
         if self.stopping or len(self._connections) >= self.limits.connections_max:
@@ -270,6 +275,7 @@ class AmqpConnection:
         self._flush_asked = False
         self._reading_paused = False
         self._lost = False
+        self._goodbye: asyncio.TimerHandle | None = None
         self.congested = False
 
     # ---- the transport's side
@@ -301,12 +307,15 @@ class AmqpConnection:
 
     def eof_received(self) -> bool:
         self._lose()
+        self._part()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not self._lost:
             self._drain()
         self._lose()
+        if self._goodbye is not None:
+            self._goodbye.cancel()
         self._server.closed(self)
 
     def pause_writing(self) -> None:
@@ -379,6 +388,12 @@ class AmqpConnection:
     def at(self, when: Timestamp, callback: Callable[[], None]) -> Alarm:
         return self._server.timers.at(when, callback)
 
+    def steady_now(self) -> Timestamp:
+        return self._server.steady.now()
+
+    def at_steady(self, when: Timestamp, callback: Callable[[], None]) -> Alarm:
+        return self._server.steady_timers.at(when, callback)
+
     def wake(self) -> None:
         if not self._flush_asked:
             self._flush_asked = True
@@ -399,9 +414,16 @@ class AmqpConnection:
             transport.write(data)
             bus.written()
         if bus.finished:
-            transport.close()
+            self._part()
             return
         self._check_pressure()
+
+    def _part(self) -> None:
+        """Everything is said.  A client that takes none of it keeps no socket by that."""
+        if self._goodbye is None:
+            self._transport.close()
+            seconds = self._server.limits.goodbye_seconds_max
+            self._goodbye = self._loop.call_later(seconds, self._transport.abort)
 
     def _check_pressure(self) -> None:
         limits = self._server.limits

@@ -38,6 +38,19 @@ class RealClock:
         """The real clock is never moved by us."""
 
 
+class SteadyClock:
+    """Time since some moment: it goes on evenly, whatever is done to the other clocks."""
+
+    def now(self) -> Timestamp:
+        return Timestamp(time.monotonic_ns() // nanoseconds_per_tick)
+
+    def seconds_until(self, when: Timestamp) -> float:
+        return (when - self.now()) / ticks_per_second
+
+    def on_move(self, callback: Callable[[], None]) -> None:
+        """Nobody moves it."""
+
+
 class VirtualClock:
     """Real time plus an offset, or a moment at which it stands still.
 

@@ -57,7 +57,7 @@ class WebSocketTransport:
         except WebSocketFault as fault:
             self._transport.write(close_frame(fault.code))
             self._closing = True
-            self._transport.close()
+            self._inner.eof_received()
             return
         if payload:
             self._inner.data_received(payload)
@@ -67,7 +67,6 @@ class WebSocketTransport:
         if self._socket.closed:
             self._closing = True
             self._inner.eof_received()
-            self._transport.close()
 
     def eof_received(self) -> bool:
         return self._inner.eof_received()

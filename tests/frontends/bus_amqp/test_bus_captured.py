@@ -111,6 +111,12 @@ class Conversation:
     def at(self, when: Timestamp, callback: Callable[[], None]) -> Any:
         return self._timers.at(when, callback)
 
+    def steady_now(self) -> Timestamp:
+        return self._clock.now()
+
+    def at_steady(self, when: Timestamp, callback: Callable[[], None]) -> Any:
+        return self.at(when, callback)
+
     def wake(self) -> None:
         """Everything that there is to say is fetched in `said`."""
 

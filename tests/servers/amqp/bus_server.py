@@ -14,6 +14,7 @@ from etagere.frontends.bus_amqp.connection import BusServer
 from etagere.frontends.bus_amqp.idle import IdleLimits
 from etagere.frontends.common.message import Request, Response
 from etagere.kv.engines.memory import MemoryEngine
+from etagere.protocols.amqp.limits import Limits
 from etagere.servers.amqp import AmqpServer, SocketLimits
 from etagere.servers.http.connection import HttpConnection
 from etagere.servers.http.server import HttpServer
@@ -102,6 +103,7 @@ async def start(
     *,
     check: bool = True,
     idle: IdleLimits | None = None,
+    limits: Limits | None = None,
     sockets: SocketLimits | None = None,
     tls: ssl.SSLContext | None = None,
     wall: RealClock | None = None,
@@ -112,7 +114,9 @@ async def start(
     engine = MemoryEngine(clock)
     broker = await Broker.open(engine, clock, entropy, AmqpSections(), timers, tier=tier)
     policy = TokenPolicy(lambda path, name: rules.get((path, name)), check=check)
-    shared = BusServer(broker, clock, entropy, policy, idle=idle or IdleLimits(), wall=wall)
+    shared = BusServer(
+        broker, clock, entropy, policy, limits=limits, idle=idle or IdleLimits(), wall=wall
+    )
     server = AmqpServer(shared, clock, timers, sockets)
     web = HttpServer()
     upgrader = bus_upgrader(server)

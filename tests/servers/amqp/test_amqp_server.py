@@ -18,7 +18,9 @@ from cryptography.x509.oid import NameOID
 from raw_amqp import RawClient, data_message, frame
 
 from etagere.base.clock import seconds
+from etagere.frontends.bus_amqp.idle import IdleLimits
 from etagere.protocols.amqp.connection import amqp_header, sasl_header
+from etagere.protocols.amqp.limits import Limits
 from etagere.protocols.amqp.outcomes import Source, accepted
 from etagere.protocols.amqp.performatives import (
     Attach,
@@ -29,6 +31,7 @@ from etagere.protocols.amqp.performatives import (
     End,
     Flow,
     Open,
+    SaslMechanisms,
     Transfer,
 )
 from etagere.servers.amqp import SocketLimits
@@ -565,7 +568,6 @@ async def test_idle_links_and_connections_are_ended(bus: Bus) -> None:
     bus.clock.advance(seconds(200))
     await client.send_accepted(data_message())
     bus.clock.advance(seconds(401))
-    client.raw(frame(None))
     await client.silence()
     bus.clock.advance(seconds(200))
     detach = await client.until(Detach)
@@ -573,8 +575,7 @@ async def test_idle_links_and_connections_are_ended(bus: Bus) -> None:
     assert detach.error.condition == "amqp:link:detach-forced"
     assert "00:10:00" in (detach.error.description or "")
     client.say(Detach(0, True))
-    client.raw(frame(None))
-    await asyncio.sleep(0.1)
+    await client.silence()
     bus.clock.advance(seconds(301))
     close = await client.until(Close)
     assert close.error is not None
@@ -582,10 +583,125 @@ async def test_idle_links_and_connections_are_ended(bus: Bus) -> None:
     client.hang_up()
 
 
-async def test_a_token_is_wanted_soon(bus: Bus) -> None:
-    client = await RawClient.open(bus.port)
-    bus.clock.advance(seconds(20))
+async def test_links_of_tokens_do_not_idle_out_nor_keep_a_connection(bus: Bus) -> None:
+    """pyAMQP uses them once an hour, and waits for ever when they are taken away from it."""
+    client = await RawClient.open(bus.port, login=root_login)
+    await client.attach("$cbs")
+    await client.attach("$cbs", handle=1, receiver=True)
+    await client.attach("q", handle=2)
+    for _ in range(6):
+        bus.clock.advance(seconds(590))
+        await client.send_accepted(data_message(), handle=2)
+    bus.clock.advance(seconds(601))
+    assert (await client.until(Detach)).handle == 2
+    client.say(Detach(2, True))
+    await client.silence()
+    bus.clock.advance(seconds(301))
+    await client.until(Close)
+    client.hang_up()
+
+
+async def test_a_connection_without_links_is_ended(bus: Bus) -> None:
+    client = await RawClient.open(bus.port, login=root_login)
+    await client.attach("$cbs")
+    await client.until(Flow)
+    bus.clock.advance(seconds(59))
+    await client.silence()
+    bus.clock.advance(seconds(1))
     close = await client.until(Close)
     assert close.error is not None
-    assert close.error.condition == "amqp:connection:forced"
+    assert "60000" in (close.error.description or "")
     client.hang_up()
+
+
+async def test_a_token_is_wanted_soon() -> None:
+    bus = await start(idle=IdleLimits(authorization_seconds_max=0.2))
+    try:
+        client = await RawClient.open(bus.port)
+        close = await client.until(Close)
+        assert close.error is not None
+        assert close.error.condition == "amqp:connection:forced"
+        client.hang_up()
+    finally:
+        await stop(bus)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_who_moves_the_clock_makes_no_client_silent(bus: Bus, frozen: bool) -> None:
+    """A login that is under way goes on, and so does a connection that said nothing for hours of
+    the server's time."""
+    half = await RawClient.connect(bus.port)
+    half.raw(sasl_header)
+    unproven = await RawClient.open(bus.port)
+    client = await RawClient.open(bus.port, login=root_login)
+    await client.attach("q")
+    if frozen:
+        bus.clock.freeze()
+    for _ in range(30):
+        bus.clock.advance(seconds(500))
+        await client.send_accepted(data_message())
+    assert await half.header() == sasl_header
+    await half.expect(SaslMechanisms)
+    for silent in (half, unproven):
+        await silent.silence(0.05)
+        silent.hang_up()
+    await client.close()
+
+
+async def test_heartbeats_go_by_steady_time(bus: Bus) -> None:
+    client = await RawClient.connect(bus.port)
+    await client.sasl("PLAIN", root_login)
+    client.raw(amqp_header + frame(Open("raw", idle_time_out=400)))
+    assert await client.header() == amqp_header
+    await client.expect(Open)
+    client.say(Begin(None, 0, 1, 1))
+    await client.expect(Begin)
+    await client.attach("q")
+    await client.until(Flow)
+    bus.clock.freeze()
+    for _ in range(2):
+        beat = await asyncio.wait_for(client.reader.readexactly(8), 5)
+        assert beat == bytes([0, 0, 0, 8, 2, 0, 0, 0])
+    await client.close()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+async def test_a_goodbye_is_not_waited_for_by_a_clock_that_stands(frozen: bool) -> None:
+    bus = await start(limits=Limits(close_seconds_max=1))
+    try:
+        await bus.broker.administration.create(QueueDescription(name="q"))
+        client = await RawClient.open(bus.port, login=root_login)
+        await client.attach("q")
+        if frozen:
+            bus.clock.freeze()
+        client.raw(struct.pack(">IBBH", 2**31, 2, 0, 0))
+        await client.until(Close)
+        assert await asyncio.wait_for(client.reader.read(), 10) == b""
+        client.hang_up()
+        await until(lambda: len(bus.server._connections) == 0)
+    finally:
+        await stop(bus)
+
+
+@pytest.mark.parametrize("half_closed", [False, True])
+async def test_who_takes_no_goodbye_keeps_no_socket(half_closed: bool) -> None:
+    bus = await start(
+        limits=Limits(close_seconds_max=1), sockets=SocketLimits(goodbye_seconds_max=0.3)
+    )
+    try:
+        await bus.broker.administration.create(QueueDescription(name="q"))
+        await fill(bus, 60, 200_000)
+        client = await RawClient.open(bus.port, login=root_login)
+        await client.attach("q", receiver=True, rcv_settle_mode=1)
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.credit(60)
+        (connection,) = bus.server._connections
+        await until(lambda: connection._transport.get_write_buffer_size() > 0)
+        if half_closed:
+            client.writer.write_eof()
+        else:
+            client.raw(struct.pack(">IBBH", 2**31, 2, 0, 0))
+        await until(lambda: len(bus.server._connections) == 0)
+        client.writer.transport.abort()
+    finally:
+        await stop(bus)

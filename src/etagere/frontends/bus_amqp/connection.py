@@ -8,6 +8,7 @@ from etagere.base.clock import Clock, Timestamp, ticks_per_second, timestamp_nev
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
+from etagere.frontends.bus_amqp.alarm import Alarm
 from etagere.frontends.bus_amqp.cbs import TokenPolicy, put_token
 from etagere.frontends.bus_amqp.coordinator import CoordinatorLink
 from etagere.frontends.bus_amqp.exchange import Answerer, ReplyLink, RequestLink
@@ -123,7 +124,7 @@ class BusConnection:
         if not server.policy.check:
             self.grants.allow_everything()
         limits = limits_of(server.broker.tier) if server.limits is None else server.limits
-        self.engine = Connection(f"{server.entropy.uuid()}_G0", limits, now)
+        self.engine = Connection(f"{server.entropy.uuid()}_G0", limits, host.steady_now())
         self._wall: Clock = server.clock if server.wall is None else server.wall
         self._sasl = SaslJudge(server.policy, self.grants, certified=certified)
         self._tracker: LinkTracker | None = None
@@ -133,10 +134,10 @@ class BusConnection:
         self._reply_links: list[ReplyLink] = []
         self._delivered: set[ReceiverLink] = set()
         self._accepting: dict[int, Cancellable] = {}
-        self._alarm: Cancellable | None = None
-        self._alarm_at: Timestamp | None = None
-        self._alarm_stale = True
-        """Something happened that may be due earlier than the alarm."""
+        self._idle_alarm = Alarm(host.at, self._rang)
+        self._life_alarm = Alarm(host.at_steady, self._beat)
+        self._alarms_stale = True
+        """Something happened that may be due earlier than the alarms."""
         self._over = False
 
     # ---- the host's side
@@ -147,17 +148,20 @@ class BusConnection:
 
     def receive(self, data: bytes, now: Timestamp) -> None:
         self.now = now
-        self.engine.receive_data(data, now)
+        self.engine.receive_data(data, self.host.steady_now())
         self._handle_events()
 
     def lost(self, now: Timestamp) -> None:
         """Everything that the client sent has been handed in, and no more will come."""
         self.now = now
-        self.engine.receive_eof(now)
+        self.engine.receive_eof(self.host.steady_now())
         self._handle_events()
 
     def data_to_send(self) -> bytes:
-        return self.engine.data_to_send()
+        data = self.engine.data_to_send()
+        if self._alarms_stale:
+            self._set_alarms()
+        return data
 
     def written(self) -> None:
         """What `data_to_send` gave is on its way: ask for more."""
@@ -173,6 +177,7 @@ class BusConnection:
 
     def shut_down(self) -> None:
         """The server stops."""
+        self.engine.handle_timer(self.host.steady_now())
         text = "The server is shutting down; connect again."
         self.send(CloseConnection(self.speaker.error(errors.connection_forced, text)))
         self._handle_events()
@@ -199,6 +204,7 @@ class BusConnection:
 
     def end(self, handler: LinkHandler, error: Error) -> None:
         self._gone(handler.link, broken=False)
+        self._alarms_stale = True
         self.send(DetachLink(handler.link, error))
         self.host.wake()
 
@@ -227,17 +233,18 @@ class BusConnection:
                 if handler is not None:
                     handler.credited()
             else:
-                self._alarm_stale = True
+                self._alarms_stale = True
                 self._handle(event)
-        if self._alarm_stale:
-            self._set_alarm()
+        if self._alarms_stale:
+            self._set_alarms()
 
     def _handle(self, event: Event) -> None:
         match event:
             case SaslShown():
                 self.send(SaslDecision(approved=self._sasl.approves(event)))
             case ConnectionOpened():
-                self._tracker = LinkTracker(self.server.idle, self.now)
+                steady_now = self.host.steady_now()
+                self._tracker = LinkTracker(self.server.idle, self.now, steady_now)
                 if self.grants:
                     self._tracker.authorized()
             case LinkAttached():
@@ -281,9 +288,8 @@ class BusConnection:
             job.cancel()
         self._accepting.clear()
         self.broker.connection_lost(self)
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        self._idle_alarm.cancel()
+        self._life_alarm.cancel()
 
     def _gone(self, link: Link, *, broken: bool) -> None:
         """A link is over, for whatever reason."""
@@ -301,7 +307,7 @@ class BusConnection:
         if isinstance(handler, ReceiverLink):
             self._delivered.discard(handler)
         handler.closed(broken=broken)
-        if self._tracker is not None:
+        if handler.idles and self._tracker is not None:
             self._tracker.link_went(self.now)
 
     # ---- attaching
@@ -441,7 +447,7 @@ class BusConnection:
         link.context = handler
         self._handlers[id(link)] = handler
         self._names[link.name] = handler
-        if self._tracker is not None:
+        if handler.idles and self._tracker is not None:
             self._tracker.link_came()
 
     def _accept(
@@ -507,38 +513,38 @@ class BusConnection:
         response = put_token(
             request, self.grants, self.server.policy, self.broker, now, self.speaker
         )
-        self._alarm_stale = True  # the token runs out some time
+        self._alarms_stale = True  # the token runs out some time
         if self.grants and self._tracker is not None:
             self._tracker.authorized()
         link.answer(request, response)
 
     # ---- time
 
-    def _set_alarm(self) -> None:
-        self._alarm_stale = False
-        due = self._next_due()
-        if due == self._alarm_at and self._alarm is not None:
-            return
-        if self._alarm is not None:
-            # An alarm that is too early looks again; only a later one would be missed.
-            if due is None or (self._alarm_at is not None and self._alarm_at <= due):
-                return
-            self._alarm.cancel()
-            self._alarm = None
-        if due is not None and not self._over:
-            self._alarm_at = due
-            self._alarm = self.host.at(due, self._rang)
+    def _set_alarms(self) -> None:
+        self._alarms_stale = False
+        if not self._over:
+            self._idle_alarm.set(self._next_idle())
+            self._life_alarm.set(self._next_beat())
 
-    def _next_due(self) -> Timestamp | None:
-        """The earliest moment at which something may have to be done."""
-        moments = [self.engine.get_timer(), self._next_expiry()]
+    def _next_idle(self) -> Timestamp | None:
+        """When something has been idle for too long, or a token runs out."""
+        moments = [self._next_expiry()]
         if self._tracker is not None:
             closing = self._tracker.due()
             if closing is not None:
                 moments.append(closing[0])
-        idle = min((handler.active_at for handler in self._handlers.values()), default=None)
+        idle = min((one.active_at for one in self._handlers.values() if one.idles), default=None)
         if idle is not None:
             moments.append(self._link_due(idle))
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _next_beat(self) -> Timestamp | None:
+        """When to say or to miss a sign of life, or a token; in steady time."""
+        moments = [self.engine.get_timer()]
+        if self._tracker is not None:
+            closing = self._tracker.token_due()
+            if closing is not None:
+                moments.append(closing[0])
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _next_expiry(self) -> Timestamp | None:
@@ -555,22 +561,32 @@ class BusConnection:
         return Timestamp(active_at + self.server.idle.link_seconds_max * ticks_per_second)
 
     def _rang(self) -> None:
-        self._alarm = None
-        self._alarm_stale = True
         self.now = now = self.server.clock.now()
-        self.engine.handle_timer(now)
         if self.grants.drop_expired(self._wall.now()):
             self._drop_unauthorized()
         for handler in list(self._handlers.values()):
-            if self._link_due(handler.active_at) <= now:
+            if handler.idles and self._link_due(handler.active_at) <= now:
                 text = link_idle_text.format(self._idle_text())
                 self.end(handler, self.speaker.error(errors.detach_forced, text, handler.path))
         if self._tracker is not None:
-            closing = self._tracker.due()
-            if closing is not None and closing[0] <= now:
-                error = self.speaker.error(errors.connection_forced, closing[1])
-                self.send(CloseConnection(error))
+            self._close_when_due(self._tracker.due(), now)
+        self._look_again()
+
+    def _beat(self) -> None:
+        now = self.host.steady_now()
+        self.engine.handle_timer(now)
+        if self._tracker is not None:
+            self._close_when_due(self._tracker.token_due(), now)
+        self._look_again()
+
+    def _close_when_due(self, closing: tuple[Timestamp, str] | None, now: Timestamp) -> None:
+        if closing is not None and closing[0] <= now:
+            error = self.speaker.error(errors.connection_forced, closing[1])
+            self.send(CloseConnection(error))
+
+    def _look_again(self) -> None:
         self._handle_events()
+        self._alarms_stale = True
         self.host.wake()
 
     def _idle_text(self) -> str:

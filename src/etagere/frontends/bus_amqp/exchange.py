@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from etagere.frontends.bus_amqp.links import LinkHandler, Wire
 from etagere.frontends.bus_amqp.requests import Request, Response, read_request, write_response
-from etagere.frontends.bus_amqp.routes import Route
+from etagere.frontends.bus_amqp.routes import Route, RouteKind
 from etagere.protocols.amqp.commands import (
     CompleteDrain,
     GrantCredit,
@@ -34,12 +34,19 @@ replies_waiting_max: Final = 1_000
 """Java gives one credit a request; who asks and never listens is cut off here."""
 
 
+def may_idle_out(route: Route) -> bool:
+    """Clients keep the links of `$cbs` for an hour between two tokens; pyAMQP waits for ever for a
+    token's answer when they are ended under it."""
+    return route.kind is not RouteKind.cbs
+
+
 class ReplyLink(LinkHandler):
     """The client receives answers, as its credit allows."""
 
     def __init__(self, wire: Wire, link: Link, route: Route, path: str, right: str) -> None:
         super().__init__(wire, link, path, right)
         self.route = route
+        self.idles = may_idle_out(route)
         self._waiting: deque[bytes] = deque()
 
     @property
@@ -103,6 +110,7 @@ class RequestLink(LinkHandler):
     ) -> None:
         super().__init__(wire, link, path, right)
         self.route = route
+        self.idles = may_idle_out(route)
         self._answerer = answerer
         self._reply_links = reply_links
         """All of the connection, the latest last."""

@@ -21,6 +21,18 @@ class Host(Protocol):
         """Call back at a moment of the server's clock."""
         ...
 
+    def steady_now(self) -> Timestamp:
+        """Time that nobody sets or moves: what a socket's life is judged by.
+
+        Locks, times to live and idle timers go by the server's clock, which tests move; whoever
+        moves it has not made a client silent.
+        """
+        ...
+
+    def at_steady(self, when: Timestamp, callback: Callable[[], None]) -> Cancellable:
+        """Call back at a moment of `steady_now`."""
+        ...
+
     def wake(self) -> None:
         """There is something to write: call `BusConnection.flush` soon, once for many wakes."""
         ...

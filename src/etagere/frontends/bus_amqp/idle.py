@@ -23,7 +23,8 @@ link_idle_text: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IdleLimits:
-    authorization_seconds_max: int = 20
+    authorization_seconds_max: float = 20
+    """Since the connection was opened, in steady time: it is a part of the handshake."""
     no_link_seconds_max: int = 60
     """Since the connection was opened."""
     last_link_seconds_max: int = 300
@@ -33,13 +34,17 @@ class IdleLimits:
 
 
 class LinkTracker:
-    """When a connection has been without a token or a link for too long."""
+    """When a connection has been without a token or a link for too long.
 
-    __slots__ = ("_authorized", "_limits", "_links", "_opened_at", "_without_since")
+    Links of `$cbs` are none here: who only shows tokens does nothing with them.
+    """
 
-    def __init__(self, limits: IdleLimits, now: Timestamp) -> None:
+    __slots__ = ("_authorized", "_limits", "_links", "_opened_at", "_token_due", "_without_since")
+
+    def __init__(self, limits: IdleLimits, now: Timestamp, steady_now: Timestamp) -> None:
         self._limits = limits
         self._opened_at = now
+        self._token_due = _after(steady_now, limits.authorization_seconds_max)
         self._authorized = False
         self._links = 0
         self._without_since: Timestamp | None = None
@@ -56,19 +61,23 @@ class LinkTracker:
         assert self._links >= 0
         self._without_since = now
 
+    def token_due(self) -> tuple[Timestamp, str] | None:
+        """When to close a connection that has shown no token, and what to say; in steady time."""
+        if self._authorized:
+            return None
+        return self._token_due, unauthorized_text.format(self._limits.authorization_seconds_max)
+
     def due(self) -> tuple[Timestamp, str] | None:
-        """When to close the connection, and what to say."""
+        """When to close a connection without links, and what to say."""
         limits = self._limits
-        if not self._authorized:
-            seconds = limits.authorization_seconds_max
-            return self._after(self._opened_at, seconds), unauthorized_text.format(seconds)
-        if self._links:
+        if self._links or not self._authorized:
             return None
         if self._without_since is None:
             since, seconds = self._opened_at, limits.no_link_seconds_max
         else:
             since, seconds = self._without_since, limits.last_link_seconds_max
-        return self._after(since, seconds), inactive_text.format(seconds * 1_000)
+        return _after(since, seconds), inactive_text.format(seconds * 1_000)
 
-    def _after(self, since: Timestamp, seconds: int) -> Timestamp:
-        return Timestamp(since + seconds * ticks_per_second)
+
+def _after(since: Timestamp, seconds: float) -> Timestamp:
+    return Timestamp(since + round(seconds * ticks_per_second))

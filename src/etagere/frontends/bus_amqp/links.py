@@ -89,6 +89,9 @@ class Wire(Protocol):
 class LinkHandler:
     """What every link must do; the defaults are for links to which it cannot happen."""
 
+    idles = True
+    """Whether the connection ends it when nothing comes over it for long."""
+
     def __init__(self, wire: Wire, link: Link, path: str, right: str) -> None:
         self.wire = wire
         self.link = link
