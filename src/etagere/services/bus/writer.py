@@ -1,8 +1,9 @@
 """The way into the store: everything that happens to an entity, many steps to one transaction.
 
-While a transaction is on its way to the disk, steps that arrive gather for the next; two may be on
-their way at once, so that the disk never waits for this process to notice that it is done.  Steps
-are taken in the order in which they were handed in.
+While a transaction is on its way to the disk, steps that arrive gather for the next.  A second one
+on its way would be closed to what arrives behind it: with clients that wait for answers, half as
+much in each commit and twice as many of them.  Steps are taken in the order in which they were
+handed in.
 """
 
 import asyncio
@@ -19,7 +20,6 @@ from etagere.services.bus.gathered import Completions, Sends
 from etagere.services.bus.ledger import Ledger, Opened
 from etagere.services.bus.operations import Operation
 
-transactions_in_flight_max: Final = 2
 steps_per_transaction_max: Final = 1024
 bytes_per_transaction_max: Final = 8 * 1024 * 1024
 
@@ -42,7 +42,7 @@ class Writer:
         "_clock",
         "_doubt",
         "_engine",
-        "_in_flight",
+        "_is_writing",
         "_scheduled",
         "_settle",
         "_tasks",
@@ -66,7 +66,8 @@ class Writer:
         self._doubt = doubt
         self._settle = settle
         self._waiting: deque[Operation] = deque()
-        self._in_flight = 0
+        self._is_writing = False
+        """A transaction is on its way."""
         self._scheduled = False
         self.takes = 0
         """How often steps were taken: what was handed in since the last time still waits, and may
@@ -75,7 +76,7 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        return not self._waiting and not self._in_flight
+        return not self._waiting and not self._is_writing
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -83,17 +84,16 @@ class Writer:
 
     def submit(self, operation: Operation) -> None:
         self._waiting.append(operation)
-        if not self._scheduled and self._in_flight < transactions_in_flight_max:
+        if not self._scheduled and not self._is_writing:
             # At the end of this turn of the loop, with whatever else comes in it.
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._start)
 
     def _start(self) -> None:
         self._scheduled = False
-        while self._waiting and self._in_flight < transactions_in_flight_max:
-            operations = self._take()
-            self._in_flight += 1
-            task = asyncio.get_running_loop().create_task(self._run(operations))
+        if self._waiting and not self._is_writing:
+            self._is_writing = True
+            task = asyncio.get_running_loop().create_task(self._run(self._take()))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -116,7 +116,7 @@ class Writer:
         try:
             await self._write(operations)
         finally:
-            self._in_flight -= 1
+            self._is_writing = False
             self._start()
 
     async def _write(self, operations: list[Operation]) -> None:
