@@ -7,7 +7,7 @@ import pytest
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.services.bus.broker import Broker
 from etagere.services.bus.descriptions import QueueDescription
-from etagere.services.bus.window import window_messages_max
+from etagere.services.bus.window import loaded_messages_max, window_messages_max
 
 from .harness import (
     HandClock,
@@ -98,13 +98,13 @@ async def test_the_first_of_a_long_queue_is_there_at_once(tmp_path):
     await until(lambda: sink.deliveries)
     assert sink.deliveries[0].sequence_number == 1
     assert counting.rows <= window_messages_max
-    # Ever more credit reads ever on, and holds no more than a window.
+    # Ever more credit reads ever on, and holds no more than a load brings.
     for _ in range(20):
         taken = len(sink.deliveries)
         sink.link.set_credit(100)
         await until(lambda taken=taken: len(sink.deliveries) == taken + 100)
-        assert held_in_memory(broker) <= window_messages_max
-    assert counting.rows <= 2001 + window_messages_max
+        assert held_in_memory(broker) <= loaded_messages_max
+    assert counting.rows <= 2001 + loaded_messages_max
     assert [one.sequence_number for one in sink.deliveries] == list(range(1, 2002))
     # What comes back from far behind is read by its number.
     counting.rows = 0
