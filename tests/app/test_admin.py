@@ -1,5 +1,6 @@
 """The admin API of a server in this process."""
 
+import asyncio
 import http.client
 import json
 from types import SimpleNamespace
@@ -10,9 +11,12 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from azure.storage.blob import BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
+from etagere.app.admin import Admin
 from etagere.app.admin_client import AdminRefused
 from etagere.app.configuration import Unusable, configure
 from etagere.app.server import Server
+from etagere.frontends.common.message import EmptyBody, Request
+from etagere.kv.contract import StoreClosed
 from etagere.services.common.accounts import development_key
 from etagere.testing import EtagereServer, ServerThread
 
@@ -53,6 +57,22 @@ def test_health_and_status(running, admin):
     assert "devstoreaccount1" in status["accounts"]
 
 
+def test_a_store_that_does_not_answer_is_not_healthy():
+    async def healthy():
+        raise StoreClosed("closed")
+
+    request = Request(
+        method="GET",
+        raw_path="/healthz",
+        raw_query="",
+        headers={"host": "localhost"},
+        body=EmptyBody(),
+    )
+    answer = asyncio.run(Admin(SimpleNamespace(healthy=healthy)).handle(request))
+    assert answer.status == 503
+    assert json.loads(answer.body) == {"status": "failed", "error": "The store: closed"}
+
+
 def test_metrics_count_requests_by_operation_and_code(admin):
     account = admin.ask("PUT", "/accounts/measured")
     with blobs(account["connection_string"]) as client:
@@ -89,6 +109,9 @@ def test_metrics_count_requests_by_operation_and_code(admin):
         ("POST", "/clock/advance?seconds=nan", None, 400, "number"),
         ("POST", "/clock/advance?seconds=inf", None, 400, "century"),
         ("POST", "/clock/advance", '{"minutes": 1}', 400, '"minutes"'),
+        ("POST", "/clock/advance", '{"seconds": -3.1e9}', 400, "1970"),
+        ("POST", "/clock/set", '{"now": "1969-12-31T23:59:59Z"}', 400, "1970"),
+        ("POST", "/clock/set", '{"now": "9999-12-31T23:59:59Z"}', 400, "9999"),
         ("POST", "/clock/set", '{"now": 5}', 400, "text"),
         ("POST", "/clock/set", '{"now": "noon"}', 400, "time"),
         ("POST", "/clock", '{"frozen": 1}', 400, "true or false"),
@@ -146,7 +169,7 @@ def test_an_account_at_run_time(running, admin):
     assert "keys" not in shown
     with blobs(made["connection_string"]) as client:
         client.create_container("here")
-        changed = admin.ask("PUT", "/accounts/runtime1", {})
+        changed = admin.ask("PUT", "/accounts/runtime1", {"keys": ["a2V5"]})
         with pytest.raises(ClientAuthenticationError):
             client.create_container("there")
     with blobs(changed["connection_string"]) as client:
@@ -156,6 +179,35 @@ def test_an_account_at_run_time(running, admin):
     with pytest.raises(AdminRefused) as refused:
         admin.ask("GET", "/accounts/runtime1")
     assert refused.value.status == 404
+
+
+def test_what_is_not_given_stays_as_it_is(admin):
+    made = admin.ask("PUT", "/accounts/runtime2", {"versioning": True})
+    changed = admin.ask("PUT", "/accounts/runtime2", {"change_feed": True})
+    assert changed == made
+    shown = admin.ask("GET", "/accounts/runtime2")
+    assert (shown["versioning"], shown["change_feed"]) == (True, True)
+    with pytest.raises(AdminRefused, match="kind"):
+        admin.ask("PUT", "/accounts/runtime2", {"versioning": False, "kind": "Tape"})
+    assert admin.ask("GET", "/accounts/runtime2") == shown
+    admin.ask("DELETE", "/accounts/runtime2")
+
+
+def test_an_account_has_endpoints_of_storage_only(running, admin):
+    """Service Bus has a namespace, not accounts."""
+    made = admin.ask("PUT", "/accounts/runtime3", {})
+    assert {"amqp", "bus-admin"} < running.urls.keys()
+    assert made["urls"].keys() == {"blob", "queue", "table"}
+    names = [part.partition("=")[0] for part in made["connection_string"].split(";") if part]
+    assert names == [
+        "DefaultEndpointsProtocol",
+        "AccountName",
+        "AccountKey",
+        "BlobEndpoint",
+        "QueueEndpoint",
+        "TableEndpoint",
+    ]
+    admin.ask("DELETE", "/accounts/runtime3")
 
 
 async def test_the_key_that_everybody_knows_stays_on_loopback_at_run_time_too(admin):

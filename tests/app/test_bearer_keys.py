@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from etagere.app.bearer import BearerTokens, fetch_again_after, renew_after
+from etagere.app.bearer import BearerTokens, fetch_again_after, fetch_keys, renew_after
 from etagere.auth.bearer import BearerMode
 from etagere.auth.request import SignedRequest
 from etagere.base.errors import Refused
@@ -104,6 +104,14 @@ async def test_a_token_that_names_no_key(issuer):
     issuer.add_key("second")
     assert await asking.takes(asking.token("second", anonymous=True))
     assert asking.fetched() == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1.example/", "http://localhost@example/", "ftp://localhost/", "x"]
+)
+def test_keys_come_over_tls_or_from_this_machine(url):
+    with pytest.raises(ValueError, match="is not https"):
+        fetch_keys(url)
 
 
 async def test_an_issuer_without_keys_is_not_asked_by_everybody(issuer):

@@ -241,8 +241,9 @@ def test_two_servers_with_workers_do_not_share_a_port(tmp_path):
 def test_unusable_directories_are_named(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(StartFailed, match=re.escape(f"--data {file}")):
+    with pytest.raises(StartFailed, match=re.escape(f"--data {file}")) as failed:
         ServerProcess(["--data", str(file)])
+    assert "stop that server" not in str(failed.value)
     found = etagere("check", str(tmp_path / "nothing"))
     assert (found.returncode, found.stdout) == (1, "")
     assert "no store here" in found.stderr
@@ -327,6 +328,9 @@ def test_faults_and_reset(running):
     found = remote(running, "reset", "nobody")
     assert found.returncode == 1
     assert found.stderr == 'etagere: There is no account "nobody".\n'
+    found = remote(running, "reset", "no body")
+    assert (found.returncode, found.stderr) == (1, 'etagere: There is no account "no body".\n')
+    assert "no armed fault" in remote(running, "faults", "clear", "a b").stderr
 
 
 def test_no_server_there():

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from etagere.app.compose import storage_services
 from etagere.app.configuration import Unusable, is_loopback
 from etagere.base.clock import Timestamp, seconds
 from etagere.base.errors import Refused
 from etagere.frontends.common.message import Request, Response
 from etagere.kernel.dates import format_iso, parse_iso
+from etagere.kv.contract import StoreError
 from etagere.servers.faults import Armed, latency_seconds_max, places
+from etagere.services.common.accounts import Account
 
 if TYPE_CHECKING:
     from etagere.app.server import Server
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 body_bytes_max: Final = 1024 * 1024
 _numeric_host: Final = re.compile(r"\[[0-9a-fA-F:.]+\]|[0-9.]+")
 advance_seconds_max: Final = 100 * 365 * 86_400.0
+clock_first: Final = "1970-01-01T00:00:00Z"
+clock_last: Final = "9999-01-01T00:00:00Z"
+"""What the dates of HTTP and of the services can say, with room for the clock to go on."""
 key_bytes: Final = 64
 
 
@@ -53,7 +59,10 @@ class Admin:
         return answer
 
     async def health(self, _: Request, __: str) -> Response:
-        await self._server.healthy()
+        try:
+            await self._server.healthy()
+        except StoreError as error:
+            return _json({"status": "failed", "error": f"The store: {error}"}, 503)
         return _json({"status": "ok"})
 
     async def metrics(self, _: Request, __: str) -> Response:
@@ -109,12 +118,15 @@ class Admin:
         if not -advance_seconds_max <= count <= advance_seconds_max:
             raise AdminError(400, '"seconds" goes a century at most.')
         self._needs_virtual()
+        now, _ = await self._server.clock_now()
+        _check_moment(now + seconds(count))
         await self._server.advance(seconds(count))
 
     async def _set(self, table: Mapping[str, Any]) -> None:
         when = parse_iso(_of_type(table, "now", str))
         if when is None:
             raise AdminError(400, '"now" must be a time such as "2026-01-01T00:00:00Z".')
+        _check_moment(when)
         self._needs_virtual()
         await self._server.set_clock(Timestamp(when))
 
@@ -135,24 +147,26 @@ class Admin:
         account = self._server.foundation.accounts.find(name)
         if account is None:
             raise AdminError(404, f'There is no account "{name}".')
-        fields = {f: getattr(account, f) for f in account.__dataclass_fields__ if f != "keys"}
-        return _json(fields)
+        return _json(_options(account))
 
     async def put_account(self, request: Request, name: str) -> Response:
-        """Without "keys" the account gets one; the answer has it, and where to connect."""
-        table = await _table(request)
-        if "keys" not in table:
-            table["keys"] = [base64.b64encode(os.urandom(key_bytes)).decode()]
-        known = self._server.foundation.accounts.find(name) is not None
-        entry = await self._server.put_account(name, table)
+        """What is not given stays as it is.  A new account gets a key where none is given; the
+        answer has the keys, and where to connect."""
+        known = self._server.foundation.accounts.find(name)
+        if known is None:
+            before = {"keys": [base64.b64encode(os.urandom(key_bytes)).decode()]}
+        else:
+            before = {**_options(known), "keys": [key.secret_base64() for key in known.keys]}
+            del before["name"]
+        entry = await self._server.put_account(name, {**before, **await _table(request)})
         urls = {
             service: url.rpartition("/")[0] + "/" + name
             for service, url in self._server.urls.items()
-            if service != "admin"
+            if service in storage_services
         }
         string = connection_string(name, entry.keys[0], urls)
         answer = {"name": name, "keys": entry.keys, "urls": urls, "connection_string": string}
-        return _json(answer, 200 if known else 201)
+        return _json(answer, 201 if known is None else 200)
 
     async def remove_account(self, _: Request, name: str) -> Response:
         if not await self._server.remove_account(name):
@@ -235,6 +249,19 @@ def _check_sender(request: Request) -> None:
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     if not (is_loopback(name) or _numeric_host.fullmatch(name)):
         raise AdminError(403, f'The host "{name}" is a name; use an address or localhost.')
+
+
+def _options(account: Account) -> dict[str, Any]:
+    """Everything about it but its keys."""
+    return {name: getattr(account, name) for name in account.__dataclass_fields__ if name != "keys"}
+
+
+def _check_moment(when: int) -> None:
+    first, last = parse_iso(clock_first), parse_iso(clock_last)
+    assert first is not None
+    assert last is not None
+    if not first <= when <= last:
+        raise AdminError(400, f"The clock goes from {clock_first} to {clock_last}.")
 
 
 # ---- bodies

@@ -10,6 +10,7 @@ import logging
 import ssl
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -103,11 +104,14 @@ def fetch_keys(issuer: str) -> tuple[str, KeySet]:
 
 
 def _get(url: str) -> bytes:
-    if not url.startswith(("https://", "http://127.0.0.1", "http://localhost", "http://[::1]")):
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (
+        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+    ):
         raise ValueError(f"{url} is not https")
     import urllib.request  # noqa: PLC0415 - slow to import, seldom needed
 
-    context = ssl.create_default_context() if url.startswith("https:") else None
+    context = ssl.create_default_context() if parts.scheme == "https" else None
     with urllib.request.urlopen(url, timeout=fetch_seconds_max, context=context) as answer:  # noqa: S310 - checked above
         document: bytes = answer.read(document_bytes_max + 1)
     if len(document) > document_bytes_max:

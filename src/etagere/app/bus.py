@@ -146,7 +146,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Unusable(f"--bus-config {path} cannot be read ({error.strerror}).") from error
+        raise Unusable(
+            f"--bus-config {path} cannot be read ({error.strerror}); check the path."
+        ) from error
 
 
 def _rule_of(description: QueueDescription | TopicDescription, name: str) -> SasRule | None:

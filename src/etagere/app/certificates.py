@@ -50,7 +50,9 @@ def make(directory: str) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         paths = make_files(folder)
     except OSError as error:
-        raise Unusable(f"{directory} cannot be written ({error.strerror}).") from error
+        raise Unusable(
+            f"{directory} cannot be written ({error.strerror}); choose another directory."
+        ) from error
     names = ("authority", "certificate", "key")
     sys.stdout.write(_advice.format(**dict(zip(names, paths, strict=True))))
     return 0

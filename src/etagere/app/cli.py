@@ -159,9 +159,11 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _reset(options: argparse.Namespace) -> int:
+    from urllib.parse import quote  # noqa: PLC0415
+
     from etagere.app.remote import ask  # noqa: PLC0415
 
-    where = "" if options.account is None else f"?account={options.account}"
+    where = "" if options.account is None else f"?account={quote(options.account, safe='')}"
     return ask(options.admin, "POST", f"/reset{where}")
 
 

@@ -309,6 +309,8 @@ def _apply_file(
         raise Unusable(
             f"--config {path} cannot be read ({error.strerror}); check the path."
         ) from error
+    except UnicodeDecodeError as error:
+        raise Unusable(f"{path} is no text in UTF-8; save it as such.") from error
     except ValueError as error:
         raise Unusable(f"{path}: {error}; correct the line.") from error
     allowed = {name: about for name, (_, about) in rows.items() if about.in_file}

@@ -107,7 +107,9 @@ def make_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | Non
         try:
             path.open("rb").close()
         except OSError as error:
-            raise Unusable(f"{flag} {path} cannot be read ({error.strerror}).") from error
+            raise Unusable(
+                f"{flag} {path} cannot be read ({error.strerror}); check the path."
+            ) from error
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

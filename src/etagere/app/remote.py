@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from etagere.app.admin_client import AdminClient, AdminRefused
 from etagere.app.configuration import Unusable
@@ -52,7 +53,9 @@ def faults(admin: str, action: str, point: str | None, options: Mapping[str, Any
     if action == "list":
         return ask(admin, "GET", "/faults")
     if action == "clear":
-        return ask(admin, "DELETE", "/faults" if point is None else f"/faults/{point}")
+        return ask(
+            admin, "DELETE", "/faults" if point is None else f"/faults/{quote(point, safe='')}"
+        )
     if point is None:
         raise Unusable("faults arm needs a point, such as throttle.", usage=True)
     names = ("operation", "count", "skip", "probability", "seed", "seconds", "code")

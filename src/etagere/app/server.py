@@ -310,6 +310,8 @@ def _lock(settings: Settings, held: ExitStack) -> tuple[int, ...]:
     try:
         lock = held.enter_context(DirectoryLock(settings.data))
     except StoreUnusable as error:
+        if isinstance(error.__cause__, OSError):
+            raise unusable_directory(settings.data, error.__cause__) from error
         raise Unusable(f"--data {error}; stop that server or choose another directory.") from error
     except OSError as error:
         raise unusable_directory(settings.data, error) from error

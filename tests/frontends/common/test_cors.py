@@ -89,6 +89,13 @@ def test_an_actual_request_gets_what_the_rule_exposes() -> None:
     assert reply.headers["Vary"] == "Origin"
 
 
+def test_everything_that_is_exposed_does_not_name_the_rules_own_headers() -> None:
+    rule = CorsRule(("*",), ("GET",), (), ("*",), 60)
+    reply = Response(200, {"ETag": "2", "Content-Type": "text/plain"})
+    cors.decorate(request(Origin="https://a.example"), reply, [rule])
+    assert reply.headers["Access-Control-Expose-Headers"] == "ETag"
+
+
 @pytest.mark.parametrize("headers", [{}, {"Origin": "https://other.example"}])
 def test_caches_are_told_also_where_nothing_matched(headers: dict[str, str]) -> None:
     reply = Response(200)

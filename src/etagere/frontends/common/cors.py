@@ -42,8 +42,8 @@ def decorate(request: Request, response: Response, rules: Sequence[CorsRule]) ->
     origin = request.headers.get("origin")
     rule = matching(rules, origin, request.method) if origin else None
     if rule is not None and origin:
-        response.headers.update(_allow_origin(rule, origin))
         exposed = _exposed(rule, response.headers)
+        response.headers.update(_allow_origin(rule, origin))
         if exposed:
             response.headers["Access-Control-Expose-Headers"] = ",".join(exposed)
     if request.method in ("GET", "HEAD") and (rule is None or "*" not in rule.origins):
