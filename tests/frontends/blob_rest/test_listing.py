@@ -193,10 +193,12 @@ def test_listing_a_container_that_is_not_there(raw: RawClient) -> None:
     assert (reply.status, reply.code) == (404, "ContainerNotFound")
 
 
-def test_starting_from_a_name(server: Server, container: str) -> None:
-    newer, older = (RawClient(server.port, version=v) for v in ("2026-02-06", "2025-11-05"))
+@pytest.mark.parametrize("version", ["2023-11-03", "2026-02-06"])
+def test_starting_from_a_name(server: Server, container: str, version: str) -> None:
+    """The older version is what object_store sends (obstore, delta-rs, polars)."""
+    client = RawClient(server.port, version=version)
     for name in ("a", "b/1", "b/2", "c"):
-        newer.put_blob(f"{container}/{name}")
+        client.put_blob(f"{container}/{name}")
     for query, names in (
         ({"startFrom": "b"}, ["b/1", "b/2", "c"]),
         ({"startFrom": "b/2"}, ["b/2", "c"]),
@@ -204,10 +206,8 @@ def test_starting_from_a_name(server: Server, container: str) -> None:
         ({"startFrom": "b", "delimiter": "/"}, ["> b/", "c"]),
         ({"startFrom": "d"}, []),
     ):
-        assert pages(newer, container, 1, **query) == names
-    assert pages(older, container, 1, startFrom="b") == ["a", "b/1", "b/2", "c"]
-    newer.close()
-    older.close()
+        assert pages(client, container, 1, **query) == names
+    client.close()
 
 
 def test_system_containers_are_listed_on_request(raw: RawClient) -> None:

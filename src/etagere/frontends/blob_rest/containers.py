@@ -165,7 +165,7 @@ async def list_blobs(call: BlobCall) -> Response:
     if "tags" in included:
         call.may_use_tags()
     limit = max_results(request)
-    wanted = decode.list_blobs(request, included, limit, call.version)
+    wanted = decode.list_blobs(request, included, limit)
     part = call.part
     page = await call.blobs.read(partial(listing.list_blobs, part=part, wanted=wanted))
     query = request.query

@@ -177,15 +177,12 @@ def includes(request: Request, known: frozenset[str] = _includes) -> frozenset[s
     return found
 
 
-start_from_since: Final = "2026-02-06"
-
-
-def list_blobs(
-    request: Request, included: frozenset[str], limit: int | None, version: str
-) -> ListBlobs:
+def list_blobs(request: Request, included: frozenset[str], limit: int | None) -> ListBlobs:
+    """`startFrom` came to the SDKs with 2026-02-06, and older versions have it as well: the Rust crate
+    object_store sends it with 2023-11-03 and relies on the answer
+    (https://github.com/apache/arrow-rs-object-store/pull/623).
+    """
     query = request.query
-    # Older versions do not know it, and ignore it like anything that they do not know.
-    start_from = query.get("startfrom", "") if version >= start_from_since else ""
     delimiter = query.get("delimiter", "")
     if delimiter and "snapshots" in included:
         raise invalid_query("include", query["include"], "Snapshots take no delimiter.")
@@ -195,7 +192,7 @@ def list_blobs(
     return ListBlobs(
         prefix=query.get("prefix", ""),
         delimiter=delimiter,
-        start=_position(query.get("marker", ""), start_from),
+        start=_position(query.get("marker", ""), query.get("startfrom", "")),
         limit=results_max if limit is None else limit,
         snapshots="snapshots" in included,
         versions="versions" in included,
