@@ -178,8 +178,8 @@ def includes(request: Request, known: frozenset[str] = _includes) -> frozenset[s
 
 
 def list_blobs(request: Request, included: frozenset[str], limit: int | None) -> ListBlobs:
-    """`startFrom` came to the SDKs with 2026-02-06, and older versions have it as well: the Rust crate
-    object_store sends it with 2023-11-03 and relies on the answer
+    """`startFrom` came to the SDKs with 2026-02-06, and older versions have it as well: the Rust
+    crate object_store sends it with 2023-11-03 and relies on the answer
     (https://github.com/apache/arrow-rs-object-store/pull/623).
     """
     query = request.query
