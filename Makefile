@@ -9,16 +9,23 @@ BIN    := $(VENV)/bin
 help:            ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(VENV)/.ready: pyproject.toml
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --editable
+
+# What it takes to serve is a tenth of what it takes to test.
+$(VENV)/.serves: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "etagere needs Python 3.11 or newer; say which with PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) .
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.serves
+	$(PIP) '.[dev]'
 	touch $@
 
 setup: $(VENV)/.ready   ## make the virtual environment and install everything
 
-serve: setup     ## run the server on its embedded store (./etagere-data)
+serve: $(VENV)/.serves   ## run the server on its embedded store (./etagere-data)
 	$(BIN)/etagere serve $(ARGS)
 
 lint: setup      ## ruff, mypy strict, import contracts

@@ -1,5 +1,6 @@
 """Generated pages are fresh, and what the hand-written ones show works."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,9 +10,15 @@ from pathlib import Path
 import pytest
 
 from etagere.app import docs
+from etagere.app.cli import make_parser
 from etagere.app.compose import storage_services
-from etagere.app.configuration import configure
-from etagere.app.settings import options_of_later_versions, services_available, services_known
+from etagere.app.configuration import Unusable, configure
+from etagere.app.settings import (
+    options_of_later_versions,
+    ports_of_services,
+    services_available,
+    services_known,
+)
 from etagere.testing import ServerProcess
 
 root = Path(__file__).parents[2]
@@ -107,6 +114,25 @@ def test_links_in_the_pages_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_what_the_image_and_the_unit_run_is_understood():
+    parser = make_parser()
+    image = (root / "Dockerfile").read_text()
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", image, re.MULTILINE)
+    (exposed,) = re.findall(r"^EXPOSE (.*)$", image, re.MULTILINE)
+    program, *arguments = json.loads(entry)
+    settings = configure(vars(parser.parse_args([*arguments, "--allow-development-key"])), {})
+    assert (program, str(settings.data)) == ("etagere", "/data")
+    names = [name for service in settings.services for name in ports_of_services[service]]
+    assert sorted(map(int, exposed.split())) == sorted(getattr(settings, name) for name in names)
+    with pytest.raises(Unusable, match="--allow-development-key"):
+        configure(vars(parser.parse_args(arguments)), {})
+    for source in re.findall(r"^COPY (.*) /", image, re.MULTILINE):
+        assert all((root / name).exists() for name in source.split())
+    (unit,) = re.findall(r"^ExecStart=(.*)$", (root / "docs/running.md").read_text(), re.MULTILINE)
+    parsed = parser.parse_args(unit.split()[1:])
+    assert parsed.data == "/var/lib/etagere"
 
 
 def test_make_help_lists_every_target():
