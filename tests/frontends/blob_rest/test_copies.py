@@ -263,6 +263,80 @@ def test_a_sync_copy_from_elsewhere(raw: RawClient, container: str, elsewhere: s
     assert (broken.status, broken.code) == (404, "CannotVerifyCopySource")
 
 
+@pytest.mark.parametrize("kind", [{"x_ms_requires_sync": "true"}, {"x_ms_blob_type": "BlockBlob"}])
+@pytest.mark.parametrize("remote", [False, True])
+def test_digests_of_a_copy_s_source_are_compared(
+    server: Server,
+    raw: RawClient,
+    container: str,
+    elsewhere: str,
+    kind: dict[str, str],
+    *,
+    remote: bool,
+) -> None:
+    """A source that is not what the client says it is, is not copied, and leaves nothing."""
+    raw.put_blob(f"{container}/a", large)
+    source = f"{elsewhere}/page" if remote else url_of(server, raw, f"{container}/a")
+    md5 = base64.b64encode(hashlib.md5(large).digest()).decode()
+    before = server.run(server.extents.usage()).extents
+    for sent, code in (
+        ({"x_ms_source_content_md5": "A" * 22 + "=="}, "Md5Mismatch"),
+        ({"x_ms_source_content_md5": "nonsense"}, "InvalidMd5"),
+        ({"x_ms_source_content_crc64": "A" * 11 + "="}, "Crc64Mismatch"),
+    ):
+        refused = copy(raw, f"{container}/b", source, **kind, **sent)
+        assert (refused.status, refused.code) == (400, code)
+        assert raw("HEAD", f"{container}/b").status == 404
+    assert server.run(server.extents.usage()).extents == before
+    done = copy(raw, f"{container}/b", source, **kind, x_ms_source_content_md5=md5)
+    assert done.headers["content-md5"] == md5
+    assert raw("GET", f"{container}/b").body == large
+
+
+@pytest.mark.parametrize(
+    ("sealed", "header", "becomes"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (False, {"x_ms_seal_blob": "true"}, True),
+        (True, {"x_ms_seal_blob": "true"}, True),
+        (True, {"x_ms_seal_blob": "false"}, False),
+    ],
+)
+def test_copies_of_sealed_blobs(
+    server: Server,
+    raw: RawClient,
+    container: str,
+    header: dict[str, str],
+    *,
+    sealed: bool,
+    becomes: bool,
+) -> None:
+    """Seen on the live service: a copy is sealed as its source is, unless the request says."""
+    path = f"{container}/a"
+    raw("PUT", path, b"", {"x-ms-blob-type": "AppendBlob"})
+    raw("PUT", path, b"one", comp="appendblock")
+    if sealed:
+        assert raw("PUT", path, b"", comp="seal").status == 200
+    for target in (f"{container}/b", "/another/b"):
+        raw("PUT", "/another", restype="container")
+        assert copy(raw, target, url_of(server, raw, path), **header).status == 202
+        assert (raw("HEAD", target).headers.get("x-ms-blob-sealed") == "true") is becomes
+        appended = raw("PUT", target, b"two", comp="appendblock")
+        assert appended.status == (409 if becomes else 201)
+
+
+def test_only_append_blobs_are_sealed_by_copying(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    raw.put_blob(f"{container}/a")
+    source = url_of(server, raw, f"{container}/a")
+    refused = copy(raw, f"{container}/b", source, x_ms_seal_blob="true")
+    assert (refused.status, refused.code) == (409, "InvalidBlobType")
+    wrong = copy(raw, f"{container}/b", source, x_ms_seal_blob="perhaps")
+    assert (wrong.status, wrong.code) == (400, "InvalidHeaderValue")
+
+
 def test_the_sdk_copies_within_its_account(server: Server, container: str) -> None:
     with server.sdk() as client:
         things = client.get_container_client(container[1:])

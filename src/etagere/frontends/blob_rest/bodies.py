@@ -40,9 +40,9 @@ async def receive(
     else:
         body = await call.blobs.receive(content_chunks(call), length, limit, md5=md5, seal=seal)
     try:
-        _compare_md5(sent_md5, body.md5)
-        _compare_md5(also or None, body.md5)
-        _compare_crc64(sent_crc64, body.crc64)
+        compare_md5(sent_md5, body.md5)
+        compare_md5(also or None, body.md5)
+        compare_crc64(sent_crc64, body.crc64)
     except Refused:
         await call.blobs.discard(body)
         raise
@@ -57,7 +57,7 @@ def _sent_digests(request: Request) -> tuple[bytes | None, bytes | None]:
     return md5, crc64
 
 
-def _compare_md5(sent: bytes | None, found: bytes) -> None:
+def compare_md5(sent: bytes | None, found: bytes) -> None:
     if sent is not None and sent != found:
         raise Refused(
             "Md5Mismatch",
@@ -68,7 +68,7 @@ def _compare_md5(sent: bytes | None, found: bytes) -> None:
         )
 
 
-def _compare_crc64(sent: bytes | None, found: bytes) -> None:
+def compare_crc64(sent: bytes | None, found: bytes) -> None:
     if sent is not None and sent != found:
         raise Refused(
             "Crc64Mismatch",
@@ -83,9 +83,9 @@ def check_document_digests(request: Request, data: bytes) -> None:
     """Of an XML body, which the digests in the headers then speak of."""
     md5, crc64 = _sent_digests(request)
     if md5 is not None:
-        _compare_md5(md5, hashlib.md5(data, usedforsecurity=False).digest())
+        compare_md5(md5, hashlib.md5(data, usedforsecurity=False).digest())
     if crc64 is not None:
-        _compare_crc64(crc64, crc64nvme(data).to_bytes(8, "little"))
+        compare_crc64(crc64, crc64nvme(data).to_bytes(8, "little"))
 
 
 def transfer_digest(call: BlobCall, body: Received) -> dict[str, str]:

@@ -19,9 +19,11 @@ from etagere.frontends.blob_rest.encryption import (
 from etagere.frontends.blob_rest.names import check_blob_name
 from etagere.frontends.blob_rest.source_bytes import (
     Taken,
-    compare_md5,
+    check_own,
     must_be_empty,
+    no_digests,
     read_own,
+    source_digests,
     source_key_of,
     take,
     take_checked,
@@ -31,15 +33,11 @@ from etagere.frontends.blob_rest.source_bytes import (
 from etagere.frontends.blob_rest.sources import (
     OtherUrl,
     OwnBlob,
+    Source,
     cannot_verify,
     find_source,
 )
-from etagere.frontends.common.headers import (
-    boolean,
-    digest,
-    encode_base64,
-    required,
-)
+from etagere.frontends.common.headers import boolean, encode_base64, required
 from etagere.frontends.common.message import Response
 from etagere.kernel.conditions import (
     SourceKind,
@@ -59,6 +57,7 @@ from etagere.services.blob.copies import CopyBlob, PagesNotShared, SealedOtherwi
 from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.records import BlobRecord
 
+_seal_header: Final = "x-ms-seal-blob"
 sync_bytes_max: Final = 256 * 1024 * 1024
 put_from_url_bytes_max: Final = 5000 * 1024 * 1024
 block_from_url_bytes_max: Final = (
@@ -93,6 +92,7 @@ async def copy(call: BlobCall) -> Response:
     where, guard, keeping = call.base(), call.guard(), call.keeping()
     check_blob_name(where.name)
     wanted = await _wanted(call, SourceKind.COPY, call.blobs.entropy.uuid(), None)
+    wanted = replace(wanted, sealed=_sealed(call))
     source = await find_source(call, same_account_is_enough=True)
     if isinstance(source, OwnBlob):
         record = await _copy(call, source, wanted)
@@ -101,6 +101,11 @@ async def copy(call: BlobCall) -> Response:
             call.blobs, call.account.name, where, guard, wanted, source.headers, keeping
         )
     return Response(202, _copied(record))
+
+
+def _sealed(call: BlobCall) -> bool | None:
+    """x-ms-seal-blob; without it a copy is sealed as its source is (seen on the live service)."""
+    return boolean(call.request, _seal_header) if call.header(_seal_header) else None
 
 
 def _copied(record: BlobRecord) -> dict[str, str]:
@@ -116,12 +121,29 @@ async def copy_from_url(call: BlobCall) -> Response:
     check_blob_name(call.base().name)
     wanted = await _wanted(call, SourceKind.FROM_URL, call.blobs.entropy.uuid(), sync_bytes_max)
     source = await verified_source(call, same_account_is_enough=True)
+    record = await _copy_checked(call, source, wanted, sync_bytes_max)
+    headers = _copied(record)
+    if "x-ms-source-content-md5" in call.request.headers:
+        headers["Content-MD5"] = call.request.headers["x-ms-source-content-md5"]
+    return Response(202, headers)
+
+
+async def _copy_checked(
+    call: BlobCall, source: Source, wanted: CopyBlob, bytes_max: int
+) -> BlobRecord:
+    """Copy what has the digests that the request says it has."""
+    sent = source_digests(call)
     if isinstance(source, OtherUrl):
-        taken = await take(call, source, None, sync_bytes_max, wanted.new.seal)
-        record = await _put_taken(call, taken, wanted, copied=True)
-        return Response(202, _copied(record))
-    record = await _copy_own(call, source, wanted)
-    return Response(202, _copied(record))
+        taken = await take(call, source, None, bytes_max, wanted.new.seal)
+        try:
+            sent.check(taken.body.md5, taken.body.crc64)
+        except Refused:
+            await call.blobs.discard(taken.body)
+            raise
+        return await _put_taken(call, taken, wanted)
+    if sent != no_digests:
+        wanted = replace(wanted, source_conditions=await check_own(call, source, sent))
+    return await _copy_own(call, source, wanted)
 
 
 async def copy_incrementally(call: BlobCall) -> Response:
@@ -158,14 +180,7 @@ async def put_from_url(call: BlobCall) -> Response:
     replaces = not with_properties or decode.names_content_headers(call.request.headers)
     wanted = copies.as_block_blob(wanted, own_headers if replaces else None)
     source = await verified_source(call, same_account_is_enough=False)
-    md5 = digest(call.request, "x-ms-source-content-md5", "md5")
-    if isinstance(source, OtherUrl) or md5 is not None:
-        # A digest of the source can only be compared with bytes that were read.
-        taken = await take(call, source, None, put_from_url_bytes_max, wanted.new.seal)
-        compare_md5(md5, taken.body.md5)
-        record = await _put_taken(call, taken, wanted, copied=False)
-    else:
-        record = await _copy_own(call, source, wanted)
+    record = await _copy_checked(call, source, wanted, put_from_url_bytes_max)
     headers = encode.written(record)
     if record.headers.md5:
         headers["Content-MD5"] = encode_base64(record.headers.md5)
@@ -225,7 +240,7 @@ async def _copy_pages(call: BlobCall, source: OwnBlob, wanted: CopyBlob) -> Blob
     """A page blob's content is read into a block blob, where that is what the copy is to be."""
     if wanted.block_blob:
         taken = await read_own(call, source, None, put_from_url_bytes_max, wanted.new.seal)
-        return await _put_taken(call, taken, wanted, copied=False)
+        return await _put_taken(call, taken, wanted)
     customer = source_key_of(call)
     return await page_copies.copy(
         call.blobs,
@@ -259,7 +274,7 @@ async def _is_there(call: BlobCall, source: OwnBlob) -> bool:
     return await call.blobs.read(find)
 
 
-async def _put_taken(call: BlobCall, taken: Taken, wanted: CopyBlob, *, copied: bool) -> BlobRecord:
+async def _put_taken(call: BlobCall, taken: Taken, wanted: CopyBlob) -> BlobRecord:
     where, guard, keeping = call.base(), call.guard(), call.keeping()
     tags = wanted.new.tags
     if taken.record is not None and wanted.tag_option is TagOption.COPY:
@@ -269,9 +284,6 @@ async def _put_taken(call: BlobCall, taken: Taken, wanted: CopyBlob, *, copied: 
         tags=tags,
         headers=wanted.headers or remote_copies.source_headers(taken.headers),
         metadata=wanted.new.metadata or remote_copies.source_metadata(taken.headers),
-    )
-    copy_state = (
-        copies.finished(wanted, taken.body.size, call.blobs.clock.now()) if copied else None
     )
     return await call.blobs.keep(
         where.part,
@@ -283,7 +295,7 @@ async def _put_taken(call: BlobCall, taken: Taken, wanted: CopyBlob, *, copied: 
             wanted=new,
             received=taken.body,
             keeping=keeping,
-            copy_state=copy_state,
+            copy_state=copies.finished(wanted, taken.body.size, call.blobs.clock.now()),
         ),
     )
 

@@ -4,22 +4,28 @@
 Whatever keeps the source from being read is CannotVerifyCopySource, with the source's own status.
 """
 
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from awscrt.checksums import crc64nvme
+
 from etagere.base.errors import Refused, invalid_header
 from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import encode
+from etagere.frontends.blob_rest.bodies import compare_crc64, compare_md5
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.encryption import customer_key, keyed, source_key, unlocking
 from etagere.frontends.blob_rest.sources import OtherUrl, OwnBlob, cannot_verify, find_source
 from etagere.frontends.common.headers import body_length, digest, encode_base64, required
 from etagere.kernel.conditions import (
+    Conditions,
     multiple_read_conditions_since,
     parse_conditions,
     source_headers,
 )
+from etagere.kernel.etag import etag_of, parse_etags
 from etagere.kernel.ranges import RequestedRange, parse_range
 from etagere.services.blob.encryption import CustomerKey
 from etagere.services.blob.fetching import CannotFetch, Fetched
@@ -167,29 +173,44 @@ async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def check_source_digests(call: BlobCall, body: Received) -> None:
-    """x-ms-source-content-md5 and -crc64, against what was read."""
-    compare_md5(digest(call.request, "x-ms-source-content-md5", "md5"), body.md5)
-    crc64 = digest(call.request, "x-ms-source-content-crc64", "crc64")
-    if crc64 is not None and crc64 != body.crc64:
-        raise Refused(
-            "Crc64Mismatch",
-            {
-                "UserSpecifiedCrc64": encode_base64(crc64),
-                "ServerCalculatedCrc64": encode_base64(body.crc64),
-            },
-        )
+class SourceDigests(NamedTuple):
+    """x-ms-source-content-md5 and -crc64, as far as they were sent."""
+
+    md5: bytes | None
+    crc64: bytes | None
+
+    def check(self, md5: bytes, crc64: bytes) -> None:
+        compare_md5(self.md5, md5)
+        compare_crc64(self.crc64, crc64)
 
 
-def compare_md5(sent: bytes | None, found: bytes) -> None:
-    if sent is not None and sent != found:
-        raise Refused(
-            "Md5Mismatch",
-            {
-                "UserSpecifiedMd5": encode_base64(sent),
-                "ServerCalculatedMd5": encode_base64(found),
-            },
-        )
+no_digests: Final = SourceDigests(None, None)
+
+
+def source_digests(call: BlobCall) -> SourceDigests:
+    return SourceDigests(
+        digest(call.request, "x-ms-source-content-md5", "md5"),
+        digest(call.request, "x-ms-source-content-crc64", "crc64"),
+    )
+
+
+async def check_own(call: BlobCall, source: OwnBlob, sent: SourceDigests) -> Conditions:
+    """Compare what the client says of a blob of this server with its bytes.
+
+    Returns what the source must meet to be still the blob that was read.
+    """
+    guard, customer = _source_guard(call)
+    unlock = unlocking(call, source.account, customer)
+    try:
+        download = await call.blobs.open_download(source.where, guard, None, unlock)
+    except Refused as refused:
+        raise cannot_verify(refused) from None
+    md5, crc64 = hashlib.md5(usedforsecurity=False), 0
+    async for piece in _chunks(download.body):
+        md5.update(piece)
+        crc64 = crc64nvme(piece, crc64)
+    sent.check(md5.digest(), crc64.to_bytes(8, "little"))
+    return Conditions(if_match=parse_etags(etag_of(download.record.etag)))
 
 
 async def take_checked(
@@ -198,13 +219,14 @@ async def take_checked(
     """The part of the source that the request names, with the digests and (if given) of the size
     that it must have."""
     source = await verified_source(call, same_account_is_enough=False)
+    sent = source_digests(call)
     body = (await take(call, source, source_range(call), limit, seal)).body
     try:
         if not body.size:
             raise invalid_header("x-ms-copy-source", required(call.request, "x-ms-copy-source"))
         if size is not None and body.size != size:
             raise invalid_header("x-ms-source-range", call.header("x-ms-source-range") or "")
-        check_source_digests(call, body)
+        sent.check(body.md5, body.crc64)
     except Refused:
         await call.blobs.discard(body)
         raise

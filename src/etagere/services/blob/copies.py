@@ -81,6 +81,8 @@ class CopyBlob:
     bytes_max: int | None = None
     from_elsewhere: bool = False
     """From another account, whose scopes have other keys."""
+    sealed: bool | None = None
+    """Whether the copy, of an append blob, is to be sealed; None: as its source is."""
     block_blob: bool = False
     """Make a block blob without a block list, whatever the source is (Put Blob From URL)."""
 
@@ -195,6 +197,8 @@ def admit_source(record: BlobRecord | None, wanted: CopyBlob, now: Timestamp) ->
         verdict = evaluate_source(wanted.source_conditions, current, wanted.source_kind)
         if verdict is not Verdict.PROCEED:
             raise Refused(verdict.code, status=verdict.status)
+    if wanted.sealed is not None and record.kind is not BlobType.APPEND:
+        raise Refused("InvalidBlobType")
     _check_reach(record, wanted, now)
     if wanted.bytes_max is not None and record.size > wanted.bytes_max:
         raise Refused("RequestBodyTooLarge", {"MaxLimit": str(wanted.bytes_max)})
@@ -247,7 +251,8 @@ async def copy_borrowed(
     made.pieces, made.list_id = await content.lay_out(tx, home, pieces)
     made.block_count = 0 if wanted.block_blob else record.block_count
     made.is_listed = record.is_listed and not wanted.block_blob
-    made.sequence = record.sequence
+    if kind is BlobType.APPEND:
+        made.sealed = record.sealed if wanted.sealed is None else wanted.sealed
     made.copy = finished(wanted, record.size, tx.now)
     if tiers.is_archived(record, tx.now):
         made = tiers.rehydrate(made, wanted.new.tier, wanted.priority, tx.now)
