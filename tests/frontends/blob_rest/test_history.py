@@ -111,6 +111,8 @@ def test_a_lease_does_not_hold_a_snapshot_back(raw: RawClient, container: str) -
     take(raw, path, **{"x-ms-lease-id": lease_id})
     wrong = raw("PUT", path, None, {"x-ms-lease-id": lease_id.replace("a", "b")}, comp="snapshot")
     assert wrong.status == 412
+    none = raw("PUT", f"{container}/none", None, {"x-ms-lease-id": lease_id}, comp="snapshot")
+    assert (none.status, none.code) == (404, "BlobNotFound")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +204,68 @@ def test_deleted_versions_are_listed_in_their_places(versioned) -> None:
     assert listed(include="versions") == ids
     assert raw("DELETE", "/things/a").status == 202
     assert listed(include="versions") == ids
+
+
+def test_versions_are_named_in_every_listing(versioned) -> None:
+    """The live service names the current version whether or not versions are asked for."""
+    _, raw = versioned
+    version = raw.put_blob("/things/a").headers["x-ms-version-id"]
+    root = ET.fromstring(raw("GET", "/things", restype="container", comp="list").body)
+    assert root.findtext("Blobs/Blob/VersionId") == version
+    assert root.findtext("Blobs/Blob/IsCurrentVersion") == "true"
+
+
+def test_names_that_have_only_versions_are_listed_on_request(versioned) -> None:
+    """include=deletedwithversions: one entry stands for a name without a current blob."""
+    _, raw = versioned
+    for name in ("a", "b", "d/1", "d/2", "e"):
+        for content in (b"1", b"last"):
+            raw.put_blob(f"/things/{name}", content)
+    for name in ("b", "d/1", "e"):
+        raw("DELETE", f"/things/{name}")
+
+    def listed(include: str = "deletedwithversions", **query: object) -> list[tuple[str, bool]]:
+        found, at = [], ""
+        while True:
+            more = {"marker": at} if at else {}
+            reply = raw("GET", "/things", restype="container", comp="list", include=include,
+                        **query, **more)  # fmt: skip
+            root = ET.fromstring(reply.body)
+            for item in root.find("Blobs"):
+                rootless = item.findtext("HasVersionsOnly") == "true"
+                found.append((item.findtext("Name"), rootless))
+                if rootless:
+                    assert item.findtext("Properties/Content-Length") == "4"
+                    assert item.find("VersionId") is None
+            at = root.findtext("NextMarker")
+            if not at:
+                return found
+
+    expected = [("a", False), ("b", True), ("d/1", True), ("d/2", False), ("e", True)]
+    assert listed() == expected
+    assert [listed(maxresults=size) for size in (1, 2, 3)] == [expected] * 3
+    assert listed(delimiter="/") == [("a", False), ("b", True), ("d/", False), ("e", True)]
+    assert listed(prefix="d/") == expected[2:4]
+    assert listed("deleted") == [("a", False), ("d/2", False)]
+    assert listed("deletedwithversions,versions", prefix="b", maxresults=1) == [
+        ("b", False), ("b", False), ("b", True)
+    ]  # fmt: skip
+
+
+def test_names_whose_versions_are_all_deleted_are_listed_while_they_are_kept(versioned) -> None:
+    server, raw = versioned
+    retain(raw, 2)
+    version = raw.put_blob("/things/a").headers["x-ms-version-id"]
+    raw("DELETE", "/things/a")
+    assert raw("DELETE", "/things/a", versionid=version).status == 202
+
+    def listed() -> int:
+        query = {"restype": "container", "comp": "list", "include": "deletedwithversions"}
+        return raw("GET", "/things", **query).text.count("<HasVersionsOnly>true<")
+
+    assert listed() == 1
+    server.clock.advance(2 * 86_400)
+    assert listed() == 0
 
 
 def test_a_version_is_promoted_by_copying_it(versioned) -> None:
@@ -445,6 +509,29 @@ def test_a_deleted_container_is_restored_while_it_is_retained() -> None:
     server.sweep()
     assert deleted()[0] is None
     assert server.run(server.extents.usage()).extents == 0
+    raw.close()
+    server.stop()
+
+
+def test_pages_of_deleted_containers_tell_namesakes_apart() -> None:
+    server = Server(dataclasses.replace(development_account(), container_soft_delete_days=2))
+    raw = RawClient(server.port)
+    for name in ("first", "first", "second"):
+        raw("PUT", f"/{name}", restype="container")
+        raw("DELETE", f"/{name}", restype="container")
+    raw("PUT", "/first", restype="container")
+    for size in (1, 2, 3):
+        found: list[tuple[str | None, str | None]] = []
+        at: str | None = ""
+        while at is not None and len(found) < 10:
+            more = {"marker": at} if at else {}
+            root = ET.fromstring(
+                raw("GET", "/", comp="list", include="deleted", maxresults=size, **more).body
+            )
+            found += [(item.findtext("Name"), item.findtext("Deleted"))
+                      for item in root.find("Containers")]  # fmt: skip
+            at = root.findtext("NextMarker") or None
+        assert found == [("first", "true"), ("first", "true"), ("first", None), ("second", "true")]
     raw.close()
     server.stop()
 

@@ -158,6 +158,25 @@ def test_names_that_xml_cannot_carry(raw: RawClient, container: str) -> None:
     assert '<Name Encoded="true">a%01b</Name>' in text
 
 
+def test_what_was_asked_is_repeated_in_xml_that_can_be_read(raw: RawClient, container: str) -> None:
+    """Characters that XML cannot carry are percent-encoded in a listing's own parameters too."""
+    raw.put_blob(f"{container}/a%01b%01c", x_ms_tags="k=v")
+    query = {"prefix": "a\x01", "delimiter": "\x01", "marker": "a\x01"}
+    for path, more in (
+        (container, {"restype": "container", "comp": "list"}),
+        ("/", {"comp": "list"}),
+    ):
+        reply = raw("GET", path, **{**query, **more})
+        root = ET.fromstring(reply.body)
+        assert root.findtext("Prefix") == "a%01"
+        assert root.findtext("Marker") == "a%01"
+        assert root.find("Prefix").get("Encoded") == "true"
+    listing = raw("GET", container, restype="container", comp="list", **query)
+    assert ET.fromstring(listing.body).findtext("Blobs/BlobPrefix/Name") == "a%01b%01"
+    found = ET.fromstring(raw("GET", "/", comp="blobs", where="k='v'").body)
+    assert found.findtext("Blobs/Blob/Name") == "a%01b%01c"
+
+
 @pytest.mark.parametrize(
     ("query", "code"),
     [
@@ -302,7 +321,8 @@ def test_properties_come_in_the_live_service_s_order(server: Server, raw: RawCli
         shown.update(names)
         assert '"' not in blob.findtext("Properties/Etag")
         order = [item.tag for item in blob]
-        known = ["Name", "Deleted", "Snapshot", "VersionId", "IsCurrentVersion", "Properties"]
+        known = ["Name", "Deleted", "Snapshot", "VersionId", "IsCurrentVersion"]
+        known += ["HasVersionsOnly", "Properties"]
         known += ["Metadata", "Tags", "OrMetadata"]
         assert order == [name for name in known if name in order]
     rare = {

@@ -22,7 +22,12 @@ from etagere.frontends.common.paging import decode_marker
 from etagere.kernel.lease import LeaseChange, LeaseKind
 from etagere.kernel.lease_request import parse_lease_id, parse_lease_request
 from etagere.services.blob import containers, listing
-from etagere.services.blob.containers import CreateContainer, ListContainers, place
+from etagere.services.blob.containers import (
+    ContainerPosition,
+    CreateContainer,
+    ListContainers,
+    place,
+)
 from etagere.services.blob.guard import Guard, validators
 from etagere.services.blob.records import BlobRecord, ContainerRecord, PublicAccess
 
@@ -179,7 +184,6 @@ async def list_blobs(call: BlobCall) -> Response:
     )
     body = encode.list_blobs(
         page,
-        wanted,
         included,
         endpoint=call.endpoint,
         container=call.target.container,
@@ -198,13 +202,15 @@ async def list_containers(call: BlobCall) -> Response:
     limit = max_results(request)
     marker = query.get("marker", "")
     match decode_marker(marker):
-        case (str(start), *_):
-            pass
+        case (str(name), int(generation)):
+            start = ContainerPosition(name, generation)
+        case (str(name), *_):
+            start = ContainerPosition(name)
         case _:
             raise invalid_query("marker", marker)
     wanted = ListContainers(
         prefix=query.get("prefix", ""),
-        marker=start,
+        start=start,
         limit=listing.results_max if limit is None else limit,
         deleted="deleted" in included,
         system="system" in included,

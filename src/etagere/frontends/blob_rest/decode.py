@@ -197,8 +197,9 @@ def list_blobs(request: Request, included: frozenset[str], limit: int | None) ->
         snapshots="snapshots" in included,
         versions="versions" in included,
         uncommitted="uncommittedblobs" in included,
-        deleted="deleted" in included or "deletedwithversions" in included,
+        deleted="deleted" in included,
         deleted_only=bool(show_only),
+        rootless="deletedwithversions" in included,
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 from etagere.base.clock import Timestamp
 from etagere.frontends.blob_rest.encryption import (
@@ -31,7 +30,6 @@ from etagere.services.blob.listing import (
     BlobEntry,
     BlobPage,
     Entry,
-    ListBlobs,
     PrefixEntry,
     UncommittedEntry,
 )
@@ -56,6 +54,7 @@ access_names: Final = {
     PublicAccess.CONTAINER: "container",
 }
 encoded_names_since: Final = "2021-02-12"
+versions_since: Final = "2019-12-12"
 
 
 def lease_headers(record: BlobRecord | ContainerRecord, now: Timestamp) -> dict[str, str]:
@@ -173,7 +172,7 @@ def list_containers(
         "<Containers>",
     ]
     parts += [_container(entry, now, metadata=metadata) for entry in page.entries]
-    marker = encode_marker(page.next_marker) if page.next_marker else ""
+    marker = "" if page.next is None else encode_marker(*page.next)
     parts += ["</Containers>", xml.element("NextMarker", marker), "</EnumerationResults>"]
     return "".join(parts).encode()
 
@@ -223,7 +222,6 @@ def _metadata(values: dict[str, str]) -> str:
 
 def list_blobs(
     page: BlobPage,
-    wanted: ListBlobs,
     included: frozenset[str],
     *,
     endpoint: str,
@@ -240,7 +238,7 @@ def list_blobs(
         asked,
         "<Blobs>",
     ]
-    look = _Look(included, version, now, wanted.versions, tracked)
+    look = _Look(included, version, now, tracked)
     parts += [_entry(entry, look) for entry in page.entries]
     marker = "" if page.next is None else encode_marker(page.next.name, page.next.moment)
     parts += ["</Blobs>", xml.element("NextMarker", marker), "</EnumerationResults>"]
@@ -249,12 +247,12 @@ def list_blobs(
 
 def asked_for(values: Iterable[tuple[str, str | None]]) -> str:
     """The request's own parameters, which a listing repeats if they were sent."""
-    return "".join(xml.element(name, value) for name, value in values)
+    return "".join(xml.marked_element(name, value) for name, value in values)
 
 
 def _name(name: str, version: str) -> str:
-    if version >= encoded_names_since and not xml.is_representable(name):
-        return f'<Name Encoded="true">{quote(name, safe="")}</Name>'
+    if version >= encoded_names_since:
+        return xml.marked_element("Name", name)
     return f"<Name>{xml.escape(name)}</Name>"
 
 
@@ -264,7 +262,6 @@ class _Look(NamedTuple):
     included: frozenset[str]
     version: str
     now: Timestamp
-    versions: bool
     tracked: bool
     """Whether the account keeps track of last accesses."""
 
@@ -292,11 +289,14 @@ def _entry(entry: Entry, look: _Look) -> str:
 def _blob(entry: BlobEntry, look: _Look) -> str:
     record, included = entry.record, look.included
     parts = ["<Blob>", _name(entry.name, look.version)]
-    if record.deleted:
+    if record.deleted and not entry.rootless:
         parts.append("<Deleted>true</Deleted>")
     if record.snapshot:
         parts.append(xml.element("Snapshot", format_iso(Timestamp(record.snapshot))))
-    if record.version and look.versions:
+    if entry.rootless:
+        parts.append("<HasVersionsOnly>true</HasVersionsOnly>")
+    elif record.version and look.version >= versions_since:
+        # Whether or not versions were asked for: the live service was seen to say it of all blobs.
         parts.append(xml.element("VersionId", format_iso(Timestamp(record.version))))
         if entry.current:
             parts.append("<IsCurrentVersion>true</IsCurrentVersion>")
@@ -420,8 +420,8 @@ def tagged_blobs(
     parts = [
         xml.declaration,
         f'<EnumerationResults ServiceEndpoint="{xml.quote(endpoint)}">',
-        xml.element("Where", where),
-        xml.element("Marker", marker or None),
+        xml.marked_element("Where", where),
+        xml.marked_element("Marker", marker or None),
         xml.element("MaxResults", limit or None),
         "<Blobs>",
     ]
@@ -432,7 +432,7 @@ def tagged_blobs(
             version += xml.element("IsCurrentVersion", _flag(found.current))
         matched = {c.name: found.record.tags[c.name] for c in wanted.search.comparisons}
         parts.append(
-            f"<Blob>{xml.element('Name', found.name)}"
+            f"<Blob>{xml.marked_element('Name', found.name)}"
             f"{xml.element('ContainerName', found.container)}{version}{tag_set(matched)}</Blob>"
         )
     following = "" if page.next is None else encode_marker(*page.next)

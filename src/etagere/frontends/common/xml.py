@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import quote as percent_encode
 from xml.parsers import expat
 
 from etagere.base.errors import Refused
@@ -156,6 +157,16 @@ def element(name: str, text: str | None) -> str:
     if text == "":
         return f"<{name} />"
     return f"<{name}>{escape(text)}</{name}>"
+
+
+def marked_element(name: str, text: str | None) -> str:
+    """`element`, of a text that may have characters that XML cannot carry.
+
+    It is percent-encoded then, and says so (Azure: 'List Blobs', `Encoded="true"`).
+    """
+    if text is None or is_representable(text):
+        return element(name, text)
+    return f'<{name} Encoded="true">{percent_encode(text, safe="")}</{name}>'
 
 
 _unrepresentable: Final = re.compile(

@@ -68,7 +68,7 @@ def _asked(call: QueueCall) -> str:
     """The parameters of a listing are echoed if they were sent."""
     query = call.request.query
     return "".join(
-        xml.element(element, query[name])
+        xml.marked_element(element, query[name])
         for element, name in (
             ("Prefix", "prefix"),
             ("Marker", "marker"),

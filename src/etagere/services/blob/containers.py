@@ -192,10 +192,20 @@ async def _has_blobs(tx: ReadTx, where: Place, record: ContainerRecord) -> bool:
     return False
 
 
+class ContainerPosition(NamedTuple):
+    """Where a page begins: namesakes that were deleted are told apart by their generation."""
+
+    name: str = ""
+    generation: int = 0
+
+
+first_position: Final = ContainerPosition()
+
+
 @dataclass(frozen=True, slots=True)
 class ListContainers:
     prefix: str = ""
-    marker: str = ""
+    start: ContainerPosition = first_position
     limit: int = 5000
     deleted: bool = False
     system: bool = False
@@ -207,27 +217,35 @@ class ContainerEntry(NamedTuple):
     record: ContainerRecord
     deleted: DeletedContainer | None = None
 
+    @property
+    def position(self) -> ContainerPosition:
+        return ContainerPosition(self.name, self.record.generation)
+
 
 class ContainerPage(NamedTuple):
     entries: list[ContainerEntry]
-    next_marker: str
+    next: ContainerPosition | None
 
 
 async def list_containers(tx: ReadTx, account: str, wanted: ListContainers) -> ContainerPage:
     """One page of the directory, in order of names, deleted ones beside their namesakes."""
     part = keys.account_partition(account)
     begin, end = keys.directory(wanted.prefix)
-    begin = max(begin, keys.directory_entry(wanted.marker))
+    begin = max(begin, keys.directory_entry(wanted.start.name))
     hidden = frozenset() if wanted.system else service_containers
-    rows = await tx.scan(part, begin, end, limit=wanted.limit + 1 + len(hidden))
+    # One may be of a namesake that the page before has listed.
+    rows = await tx.scan(part, begin, end, limit=wanted.limit + 2 + len(hidden))
     names = [name for name in (keys.directory_name(key) for key, _ in rows) if name not in hidden]
     found = [
-        ContainerEntry(name, await _record(tx, account, name)) for name in names[: wanted.limit + 1]
+        ContainerEntry(name, await _record(tx, account, name)) for name in names[: wanted.limit + 2]
     ]
     if wanted.deleted:
         found += await _deleted(tx, part, wanted)
-        found.sort(key=lambda entry: (entry.name, entry.record.generation))
-    more = found[wanted.limit].name if len(found) > wanted.limit else ""
+        found = sorted(
+            (entry for entry in found if entry.position >= wanted.start),
+            key=lambda entry: entry.position,
+        )
+    more = found[wanted.limit].position if len(found) > wanted.limit else None
     return ContainerPage(found[: wanted.limit], more)
 
 
@@ -252,11 +270,7 @@ async def _deleted(tx: ReadTx, part: Partition, wanted: ListContainers) -> list[
         for key, raw in rows:
             name = keys.directory_name(key)
             kept = deleted_containers.decode(raw)
-            if (
-                name.startswith(wanted.prefix)
-                and name >= wanted.marker
-                and Timestamp(kept.retained_until) > tx.now
-            ):
+            if name.startswith(wanted.prefix) and Timestamp(kept.retained_until) > tx.now:
                 found.append(ContainerEntry(name, kept.record, kept))
         begin = after(rows[-1][0])
     return found

@@ -166,9 +166,8 @@ async def snapshot(
     blob's metadata, ETag and Last-Modified."""
     standing = await stand(tx, where)
     home = standing.home
-    lease = None if standing.record is None else standing.record.lease
-    if guard.lease_id is not None:
-        use(lease, guard.lease_id, tx.now, LeaseKind.BLOB, Use.READ)
+    if guard.lease_id is not None and standing.record is not None:
+        use(standing.record.lease, guard.lease_id, tx.now, LeaseKind.BLOB, Use.READ)
     conditions = Guard(guard.conditions, None, guard.version)
     if standing.record is not None:
         # The lease does not hold a snapshot back: only the conditions are looked at.

@@ -6,6 +6,7 @@ skipped by seeking past it, so a page costs what it returns and not what it pass
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from etagere.kv.contract import Partition, ReadTx
@@ -44,6 +45,8 @@ class ListBlobs:
     uncommitted: bool = False
     deleted: bool = False
     deleted_only: bool = False
+    rootless: bool = False
+    """Whether names are listed that have versions and no current blob."""
 
 
 class BlobEntry(NamedTuple):
@@ -51,6 +54,8 @@ class BlobEntry(NamedTuple):
     record: BlobRecord
     current: bool
     """False for snapshots and earlier versions."""
+    rootless: bool = False
+    """Whether it stands for a name without a current blob, and is its last version."""
 
 
 class UncommittedEntry(NamedTuple):
@@ -124,11 +129,33 @@ class _Cursor:
         self._ahead = 16
 
 
+class _Names:
+    """The names that one kind of row has: each once, in the place of its current blob."""
+
+    def __init__(self, cursor: _Cursor, rows_of: Callable[[str], keys.Range]) -> None:
+        self._cursor = cursor
+        self._rows_of = rows_of
+        self._name = ""
+
+    async def peek(self) -> _Row | None:
+        row = await self._cursor.peek()
+        if row is None:
+            return None
+        self._name = row.name
+        return row._replace(moment=keys.current_moment)
+
+    def advance(self) -> None:
+        self._cursor.seek(self._rows_of(self._name)[1])
+
+    def seek(self, key: bytes) -> None:
+        self._cursor.seek(key)
+
+
 class _Lane(NamedTuple):
     """One kind of row: where it lies for a prefix of names, and its cursor."""
 
     named: Callable[[int, str], keys.Range]
-    cursor: _Cursor
+    cursor: _Cursor | _Names
 
 
 async def list_blobs(tx: ReadTx, part: Partition, wanted: ListBlobs) -> BlobPage:
@@ -147,16 +174,27 @@ class _Walk:
 
     def __init__(self, tx: ReadTx, home: Home, wanted: ListBlobs) -> None:
         part, generation = home
+        self._tx = tx
+        self._home = home
         self._wanted = wanted
         self._generation = generation
         self._now = tx.now
         start = wanted.start
         self._lanes: list[_Lane] = []
-        self._committed = ""
+        self._rooted = ""
+        """The last name that was found to have a current blob, or an entry in its place."""
 
         def add(named: Callable[[int, str], keys.Range], begin: bytes) -> None:
             bounds = named(generation, wanted.prefix)
             self._lanes.append(_Lane(named, _Cursor(tx, part, bounds, begin)))
+
+        def add_names(
+            named: Callable[[int, str], keys.Range], rows_of: Callable[[int, str], keys.Range]
+        ) -> None:
+            cursor = _Cursor(
+                tx, part, named(generation, wanted.prefix), rows_of(generation, name)[0]
+            )
+            self._lanes.append(_Lane(named, _Names(cursor, partial(rows_of, generation))))
 
         name, moment = start.name, start.moment
         if not wanted.deleted_only:
@@ -167,6 +205,10 @@ class _Walk:
                 add(keys.versions_named, keys.version(generation, name, moment))
             if wanted.uncommitted:
                 add(keys.unfinished_named, keys.unfinished(generation, name))
+            if wanted.rootless:
+                # After the blobs, which say of their names that they have one.
+                add_names(keys.versions_named, keys.versions_of)
+                add_names(keys.trash_named, keys.trash_of)
         if wanted.deleted or wanted.deleted_only:
             add(keys.trash_named, keys.trash(generation, name, moment))
 
@@ -186,7 +228,10 @@ class _Walk:
                     each.cursor.seek(each.named(self._generation, prefix)[1])
                 continue
             lane.cursor.advance()
-            entry = self._entry(row, lane)
+            if isinstance(lane.cursor, _Names):
+                entry = await self._rootless(row.name)
+            else:
+                entry = self._entry(row, lane)
             if entry is not None:
                 yield entry, Position(row.name, row.moment)
 
@@ -201,18 +246,33 @@ class _Walk:
     def _entry(self, row: _Row, lane: _Lane) -> Entry | None:
         """What a row is in the listing, or None if it is not asked for."""
         if lane.named is keys.unfinished_named:
-            if row.name == self._committed:
+            if row.name == self._rooted:
                 return None  # the committed blob has been listed
             return UncommittedEntry(row.name, uncommitted_blobs.decode(row.raw))
         record = blobs.decode(row.raw)
         if lane.named is keys.blobs_named:
-            self._committed = row.name
+            self._rooted = row.name
             if record.is_over(self._now):
                 return None
             return BlobEntry(row.name, record, current=True)
         if lane.named is keys.trash_named and not self._shows_deleted(record):
             return None
         return BlobEntry(row.name, record, current=False)
+
+    async def _rootless(self, name: str) -> Entry | None:
+        """What stands for a name whose versions, deleted ones among them, are all that is left."""
+        if name == self._rooted:
+            return None
+        for rows_of in (keys.versions_of, keys.trash_of):
+            begin, end = rows_of(self._home.generation, name)
+            while rows := await self._tx.scan(self._home.part, begin, end, limit=16, reverse=True):
+                for key, raw in rows:
+                    record = blobs.decode(raw)
+                    end = key
+                    if record.version and not 0 < record.retained_until <= self._now:
+                        self._rooted = name
+                        return BlobEntry(name, record, current=False, rootless=True)
+        return None
 
     def _shows_deleted(self, record: BlobRecord) -> bool:
         """Deleted snapshots and versions are listed only beside those that are not."""
