@@ -155,6 +155,16 @@ async def test_unknown_filters_are_refused(client: RawClient) -> None:
     assert detach.error.condition == "amqp:not-implemented"
 
 
+async def test_messages_are_not_copied_to_browsers(client: RawClient) -> None:
+    attach = await client.attach(
+        "Queue/a", receiver=True, source=Source("Queue/a", distribution_mode=Symbol("copy"))
+    )
+    assert attach.source is None
+    detach = await client.expect(Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "amqp:not-implemented"
+
+
 async def test_receive_and_delete_is_a_settled_sender(bus: Bus, client: RawClient) -> None:
     await client.attach("Queue/a", handle=0)
     await client.send_accepted(data_message())

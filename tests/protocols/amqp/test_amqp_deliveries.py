@@ -116,6 +116,18 @@ def test_a_message_in_many_frames(peer: Peer, repeat: bool) -> None:
     assert (link.credit, link.delivery_count) == (999, 1)
 
 
+@pytest.mark.parametrize("frames", [1, 3])
+def test_a_resumed_delivery_that_nobody_knows_is_ignored(peer: Peer, frames: int) -> None:
+    link = _sender(peer)
+    for left in reversed(range(frames)):
+        peer.say(Transfer(0, 4, b"old", 0, more=left > 0, resume=True), payload=b"x")
+    assert peer.events() == []
+    assert (link.credit, link.delivery_count) == (999, 1)
+    peer.say(Transfer(0, 5, b"new", 0, more=True), payload=b"one ")
+    peer.say(Transfer(0, 5, b"new", 0), payload=b"two")
+    assert peer.event(TransferReceived).payload == b"one two"
+
+
 def test_links_may_take_turns_within_their_messages(peer: Peer) -> None:
     first = _sender(peer, handle=0)
     second = _sender(peer, handle=1)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
+from msgspec.structs import replace
+
 from etagere.auth.bus_sas import listen, send
 from etagere.base.clock import Clock, Timestamp, ticks_per_second, timestamp_never
 from etagere.base.entropy import Entropy
@@ -75,6 +77,7 @@ from etagere.services.bus.messages import ReceiveMode
 batch_size_property: Final = Symbol("com.microsoft:max-message-batch-size")
 via_property: Final = Symbol("com.microsoft:transfer-destination-address")
 request_bytes_max: Final = 1_048_576
+distribution_copy: Final = Symbol("copy")
 sessionful: Final = object()
 """In `Session.context`: locks of messages on it are those of a Service Bus session."""
 settled_by_sender: Final = 1
@@ -328,6 +331,11 @@ class BusConnection:
             source = attach.source
             if source is None:
                 raise Refused(errors.invalid_field, message="The link has no source.")
+            if source.distribution_mode == distribution_copy:
+                raise Refused(
+                    errors.not_implemented,
+                    message="Messages are not copied to a link; peek at them instead.",
+                )
             self._attach_receiver(link, source, route_of(source.address))
             return
         target = attach.target
@@ -430,7 +438,7 @@ class BusConnection:
         self._take(link, receiver_link)
         self._accept(
             link,
-            source=_with_filter(source, wish.answer(receiver.session_id)),
+            source=replace(source, filter=wish.answer(receiver.session_id)),
             target=link.attach.target or Target(),
             properties={locked_until_property: locked_until_utc(receiver.locked_until)},
         )
@@ -601,19 +609,3 @@ class BusConnection:
             if not self.allows(handler.right, handler.path):
                 text = "ExpiredToken: The token of the link is expired."
                 self.end(handler, self.speaker.error(errors.unauthorized, text, handler.path))
-
-
-def _with_filter(source: Source, filters: dict[Any, Any]) -> Source:
-    return Source(
-        source.address,
-        source.durable,
-        source.expiry_policy,
-        source.timeout,
-        source.dynamic,
-        source.dynamic_node_properties,
-        source.distribution_mode,
-        filters,
-        source.default_outcome,
-        source.outcomes,
-        source.capabilities,
-    )

@@ -132,8 +132,13 @@ class Deliveries:
         end: int,
         state: DeliveryState | None = None,
         aborted: bool = False,
+        resumed: bool = False,
     ) -> None:
-        """One transfer frame, whose payload is buffer[at:end]."""
+        """One transfer frame, whose payload is buffer[at:end].
+
+        Nothing outlives its link here, so that what is resumed is never known, and ignored as a
+        receiver must (AMQP 1.0 part 2, 2.7.5): it may have been accepted before.
+        """
         window = session.incoming_window - 1
         if window < 0:
             raise SessionFault(window_violation, "More transfers than the session's window takes.")
@@ -166,12 +171,13 @@ class Deliveries:
             link.partial_tag = tag
             link.partial_format = message_format
             link.partial_settled = settled
+            link.partial_resumed = resumed
             link.partial_state = state
             self._keep(link, buffer[at:end])
             return
         link.credit -= 1
         link.delivery_count = (link.delivery_count + 1) & serial_mask
-        if aborted:
+        if aborted or resumed:
             return
         if not settled:
             session.unsettled_in[delivery_id] = link
@@ -217,7 +223,7 @@ class Deliveries:
         assert parts is not None
         oversized = link.partial_bytes > link.max_message_size
         self.drop_partial(link)
-        if aborted:
+        if aborted or link.partial_resumed:
             return
         if not link.partial_settled:
             link.session.unsettled_in[link.partial_id] = link

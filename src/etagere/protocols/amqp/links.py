@@ -144,6 +144,7 @@ class Link:
         "partial_bytes",
         "partial_format",
         "partial_id",
+        "partial_resumed",
         "partial_settled",
         "partial_state",
         "partial_tag",
@@ -173,6 +174,7 @@ class Link:
         self.partial_id = 0
         self.partial_tag = b""
         self.partial_format = 0
+        self.partial_resumed = False
         self.partial_settled = False
         self.partial_state: Any = None
         self.context: Any = None

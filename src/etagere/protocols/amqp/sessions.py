@@ -105,6 +105,7 @@ class Sessions:
                     end,
                     frame.state,
                     frame.aborted,
+                    frame.resume,
                 )
             case Disposition():
                 last = frame.first if frame.last is None else frame.last
