@@ -190,7 +190,7 @@ def test_descriptions_and_rules(data: bytes):
         node = atom.content_of(data)
         for kind in (QueueDescription, TopicDescription, SubscriptionDescription):
             with suppress(Refused):
-                descriptions_xml.decode(node, kind, "name", lambda: "key", now, "2024-05")
+                descriptions_xml.decode(node, kind, "name", lambda: "key", now)
         rules_xml.decode(node, "")
 
 

@@ -176,6 +176,7 @@ def test_rules_with_typed_values(client: ServiceBusAdministrationClient) -> None
     client.create_topic("t")
     client.create_subscription("t", "s")
     moment = datetime(2020, 7, 5, 11, 12, 13, tzinfo=UTC)
+    nowhere = datetime(2020, 7, 5, 11, 12, 13)  # noqa: DTZ001 - it comes back as it was
     parameters = {"@a": "x", "@b": 12, "@c": moment, "@d": timedelta(days=1, hours=3), "@e": True}
     action = SqlRuleAction(sql_expression="SET Priority = @param", parameters={"@param": "high"})
     client.create_rule(
@@ -190,6 +191,7 @@ def test_rules_with_typed_values(client: ServiceBusAdministrationClient) -> None
     assert found.action.sql_expression == "SET Priority = @param"
     assert found.action.parameters == {"@param": "high"}
     properties = {"key": "value", "n": 1, "when": moment, "span": timedelta(hours=2)}
+    properties["then"] = nowhere
     client.create_rule(
         "t", "s", "correlation", filter=CorrelationRuleFilter(label="l", properties=properties)
     )
@@ -197,6 +199,8 @@ def test_rules_with_typed_values(client: ServiceBusAdministrationClient) -> None
     assert correlation.label == "l"
     assert list(correlation.properties) == list(properties)
     assert correlation.properties["span"] == timedelta(hours=2)
+    assert correlation.properties["when"] == moment
+    assert correlation.properties["then"] == nowhere
     client.create_rule("t", "s", "yes", filter=TrueRuleFilter())
     client.create_rule("t", "s", "no", filter=FalseRuleFilter())
     names = [rule.name for rule in client.list_rules("t", "s")]
@@ -313,6 +317,8 @@ def test_the_oldest_version_of_the_interface(namespace: Namespace) -> None:
         client.create_topic("t")
         found = client.get_topic_runtime_properties("t")
         assert (found.sql_filter_count, found.correlation_filter_count) == (None, None)
+        with pytest.raises(HttpResponseError):
+            client.create_queue("large", max_message_size_in_kilobytes=1024)
 
 
 @pytest.mark.parametrize("tier", [Tier.premium])

@@ -237,15 +237,17 @@ async def test_updates(bus):
         ({"requires_session": True}, wrong),
         ({"requires_duplicate_detection": True}, wrong),
         ({"enable_partitioning": True}, wrong),
-        ({"max_size_megabytes": 1024}, wrong),
         ({"lock_duration": 25 * day}, out_of_range),
         ({"forward_to": "absent"}, not_found),
-        ({"forward_to": "q"}, wrong),
     ):
         properties = {"name": "q", "max_size_megabytes": 2048} | change
         await refused_async(administration.update(QueueDescription(**properties)), code)
     await refused_async(administration.update(QueueDescription(name="absent")), not_found)
     await refused_async(administration.update(TopicDescription(name="q")), not_found)
+    for change in ({"max_size_megabytes": 1024}, {"enable_express": True}, {"forward_to": "q"}):
+        other = await administration.update(QueueDescription(name="q", **change))
+        assert [getattr(other.description, name) for name in change] == list(change.values())
+    updated = await administration.update(updated.description)
     await bus.restart()
     assert bus.broker.administration.get("q").description == updated.description
 

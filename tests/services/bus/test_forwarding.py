@@ -69,6 +69,17 @@ async def test_a_circle_ends_in_a_dead_letter_queue(bus):
     assert bus.counts("a").dead_letter + bus.counts("b").dead_letter == 1
 
 
+@pytest.mark.parametrize("dead", [False, True])
+async def test_an_entity_that_forwards_to_itself_keeps_no_message_for_ever(bus, dead):
+    """The service takes such an update; hops are what ends it."""
+    await bus.queue("a")
+    target = {"forward_to": "a"} | ({"forward_dead_lettered_to": "a"} if dead else {})
+    await bus.broker.administration.update(QueueDescription(name="a", **target))
+    await bus.send("m", to="a")
+    (buried,) = await bus.drain("a/$DeadLetterQueue")
+    assert reason(buried) == "MaxTransferHopCountExceeded"
+
+
 @pytest.mark.parametrize("how", ["disabled", "deleted", "full"])
 async def test_a_target_that_cannot_take_it(bus, how):
     administration = bus.broker.administration
@@ -89,10 +100,6 @@ async def test_targets_must_exist_and_be_others(bus):
     await refused_async(bus.queue("a", forward_to="absent"), "amqp:not-found")
     await refused_async(bus.queue("a", forward_to="A"), "com.microsoft:argument-error")
     await refused_async(bus.queue("a", forward_dead_lettered_to="absent"), "amqp:not-found")
-    await bus.queue("b")
-    await refused_async(
-        bus.queue("a", forward_to="b", requires_session=True), "com.microsoft:argument-error"
-    )
 
 
 async def test_dead_letters_are_forwarded_with_their_source(bus):
@@ -169,6 +176,27 @@ async def test_a_queue_that_begins_to_forward_hands_on_what_it_has(bus):
     assert receiver.refusal.code == "amqp:not-allowed"
     assert (bus.counts("a").active, bus.counts("b").active) == (0, 250)
     assert [body_of(x) for x in await bus.drain("b")] == [str(n) for n in range(250)]
+
+
+async def test_an_entity_with_sessions_may_forward(bus):
+    await bus.queue("b")
+    await bus.queue("a", requires_session=True, forward_to="b")
+    await bus.send(message("x", session="s"), to="a")
+    assert [body_of(x) for x in await bus.drain("b")] == ["x"]
+    await refused_async(bus.send("y", to="a"), "amqp:not-allowed")
+
+
+async def test_an_entity_with_sessions_that_begins_to_forward(bus):
+    await bus.queue("b")
+    await bus.queue("a", requires_session=True)
+    await bus.send(message("1", session="s"), message("2", session="s"), to="a")
+    await bus.send(message("3", session="other"), to="a")
+    await bus.broker.administration.update(
+        QueueDescription(name="a", requires_session=True, forward_to="b")
+    )
+    await bus.settle_down()
+    assert (bus.counts("a").active, bus.counts("b").active) == (0, 3)
+    assert [body_of(x) for x in await bus.drain("b")] == ["1", "2", "3"]
 
 
 async def test_handing_on_goes_on_after_a_restart(bus):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from etagere.services.bus.descriptions import Tier
+from etagere.base.errors import Refused
+from etagere.services.bus.descriptions import QueueDescription, Tier
 
 from .harness import (
     Defer,
@@ -366,6 +367,11 @@ async def test_an_idle_subscription_is_deleted_alone(bus):
 async def test_a_forwarding_entity_never_idles_out(bus):
     await bus.queue("target")
     info = await bus.queue("q", forward_to="target", auto_delete_on_idle=seconds(300))
-    assert info.description.auto_delete_on_idle == 2**63 - 1
+    assert info.description.auto_delete_on_idle == seconds(300)  # kept, for when it stops
     await bus.pass_seconds(1000)
     assert bus.broker.resolve("q")
+    stopped = QueueDescription(name="q", auto_delete_on_idle=seconds(300))
+    await bus.broker.administration.update(stopped)
+    await bus.pass_seconds(1000)
+    with pytest.raises(Refused):
+        bus.broker.resolve("q")

@@ -250,12 +250,15 @@ NewKey = Callable[[], str]
 
 
 def decode(
-    node: Node, kind: type[D], name: str, new_key: NewKey, now: Timestamp, version: str
+    node: Node, kind: type[D], name: str, new_key: NewKey, now: Timestamp, *, large: bool = True
 ) -> D:
-    """Read a description; raises Refused for values that are not of their type."""
+    """Read a description; raises Refused for values that are not of their type.
+
+    `large`: whether the size of messages is looked at.
+    """
     values: dict[str, object] = {"name": name}
     for row in _tables[kind][1]:
-        if row.read is None or (row is _large and version < large_messages_since):
+        if row.read is None or (row is _large and not large):
             continue
         child = node.child(row.element)
         if child is None or _is_nil(child):

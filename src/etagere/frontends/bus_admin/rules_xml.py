@@ -1,5 +1,6 @@
 """Rules as XML, both ways: filters, actions, and the typed values inside them."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -25,6 +26,7 @@ from etagere.services.bus.rules import (
 )
 
 compatibility_level: Final = "20"
+_offset_at_end: Final = re.compile(r"(?:Z|T.*[+-]\d\d:\d\d)$").search
 _schema: Final = "http://www.w3.org/2001/XMLSchema"
 _correlation_fields: Final = (
     ("CorrelationId", "correlation_id"),
@@ -111,7 +113,8 @@ def _text(value: TypedValue) -> str:
             return "true" if found else "false"
         case ValueKind.date_time:
             assert isinstance(found, int)
-            return format_iso(Timestamp(found))
+            text = format_iso(Timestamp(found))
+            return text if value.zoned else text.removesuffix("Z")
         case ValueKind.duration:
             assert isinstance(found, int)
             return format_duration(found)
@@ -209,7 +212,8 @@ def _parse_value(kind: str, text: str) -> TypedValue:
             moment = parse_iso(text.strip())
             if moment is None:
                 raise ValueError
-            return TypedValue(ValueKind.date_time, moment)
+            zoned = _offset_at_end(text.strip()) is not None
+            return TypedValue(ValueKind.date_time, moment, zoned)
         case "duration":
             ticks = parse_duration(text)
             if ticks is None:

@@ -231,9 +231,7 @@ class BusAdmin:
             rule = await self._put_rule(place, node, update=update)
             return wrapper.entry(self._rule_entry(rule, place), 200 if update else 201)
         if place.subscription:
-            info = await self._put_subscription(
-                request, place, node, wrapper.version, update=update
-            )
+            info = await self._put_subscription(request, place, node, update=update)
         else:
             info = await self._put_entity(request, place, node, wrapper.version, update=update)
         return wrapper.entry(self._entry_of(info, wrapper), 200 if update else 201)
@@ -255,7 +253,7 @@ class BusAdmin:
                 self._access.require_beside(token, target, manage)
 
     async def _put_subscription(
-        self, request: Request, place: Place, node: Node, version: str, *, update: bool
+        self, request: Request, place: Place, node: Node, *, update: bool
     ) -> EntityInfo:
         _must_be(node, "SubscriptionDescription")
         description = descriptions_xml.decode(
@@ -264,7 +262,6 @@ class BusAdmin:
             place.subscription,
             self._new_key,
             self._clock.now(),
-            version,
         )
         self._check_forwarding(request, description)
         administration = self._broker.administration
@@ -280,17 +277,21 @@ class BusAdmin:
         self, request: Request, place: Place, node: Node, version: str, *, update: bool
     ) -> EntityInfo:
         now = self._clock.now()
+        # The first version of the interface has not heard of it.  A namespace that is not premium
+        # refuses it all the same (azure-servicebus, `test_mgmt_queue_basic_v2017_04`).
+        premium = self._broker.tier is Tier.premium
+        large = version >= descriptions_xml.large_messages_since or not premium
         administration = self._broker.administration
         change = administration.update if update else administration.create
         if node.name == "QueueDescription":
             queue = descriptions_xml.decode(
-                node, QueueDescription, place.entity, self._new_key, now, version
+                node, QueueDescription, place.entity, self._new_key, now, large=large
             )
             self._check_forwarding(request, queue)
             return await change(queue)
         _must_be(node, "TopicDescription")
         topic = descriptions_xml.decode(
-            node, TopicDescription, place.entity, self._new_key, now, version
+            node, TopicDescription, place.entity, self._new_key, now, large=large
         )
         return await change(topic)
 

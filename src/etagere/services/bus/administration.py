@@ -107,7 +107,7 @@ class Administration:
                 raise Refused(
                     errors.quota_exceeded, message="The namespace has as many entities as it may."
                 )
-            self._check_forwarding(description.name, description)
+            self._check_forwarding(description, new_path=description.name)
             entity_id = int.from_bytes(core.entropy.token(8), "big") >> 1
             record = EntityRecord(id=entity_id, description=description, created_at=0, updated_at=0)
             part = keys.entity(core.namespace, entity_id)
@@ -135,7 +135,7 @@ class Administration:
             old = record.description
             assert isinstance(old, type(description))
             new = checked_update(old, description, self._core.tier)
-            self._check_forwarding(node.target.path, new)
+            self._check_forwarding(new)
             await self._put_entity(node, msgspec.structs.replace(record, description=new))
             self._updated(node)
             return info_of(node)
@@ -201,7 +201,7 @@ class Administration:
                 raise Refused(
                     errors.quota_exceeded, message="The topic has as many subscriptions as it may."
                 )
-            self._check_forwarding(path, description)
+            self._check_forwarding(description, new_path=path)
             compiled(rule)
             record = root.record
             assert isinstance(record, EntityRecord)
@@ -240,7 +240,7 @@ class Administration:
             record = node.record
             assert isinstance(record, SubscriptionRecord)
             new = checked_update(record.description, description, core.tier)
-            self._check_forwarding(node.target.path, new)
+            self._check_forwarding(new)
             changed = msgspec.structs.replace(record, description=new)
             part = node.entity.part
 
@@ -390,14 +390,19 @@ class Administration:
     # ---- consequences
 
     def _check_forwarding(
-        self, path: str, description: QueueDescription | TopicDescription | SubscriptionDescription
+        self,
+        description: QueueDescription | TopicDescription | SubscriptionDescription,
+        new_path: str = "",
     ) -> None:
-        """Targets exist, and are not the entity itself."""
+        """Targets exist, and a new entity (of this path) is not its own.
+
+        One that is there already may forward to itself; hops are limited.
+        """
         for field in ("forward_to", "forward_dead_lettered_to"):
             target = getattr(description, field, None)
             if target is None:
                 continue
-            if target.casefold() == path.casefold():
+            if target.casefold() == new_path.casefold():
                 raise errors.argument(field, "An entity cannot forward to itself.")
             if target.casefold() not in self._core.catalogue.entities:
                 raise errors.entity_not_found(target)

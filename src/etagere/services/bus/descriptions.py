@@ -233,8 +233,6 @@ def _check_authorization(rules: tuple[AuthorizationRule, ...]) -> None:
 def _check_receivable(description: QueueDescription | SubscriptionDescription, tier: Tier) -> None:
     _ranged("LockDuration", description.lock_duration, lock_duration_least, lock_duration_most)
     _ranged("MaxDeliveryCount", description.max_delivery_count, 1, delivery_count_most)
-    if description.requires_session and description.forward_to:
-        raise errors.argument("ForwardTo", "An entity with sessions cannot forward.")
     if tier is Tier.basic and description.requires_session:
         raise errors.forbidden_in_tier("The basic tier has no sessions.")
     if tier is Tier.basic and (description.forward_to or description.forward_dead_lettered_to):
@@ -268,30 +266,22 @@ def checked(description: D, tier: Tier) -> D:
             target = getattr(description, field)
             if target is not None:
                 changes[field] = names.entity_path_of(target) or None
-        if changes.get("forward_to"):
-            # An entity that only hands on is never idle.
-            changes["auto_delete_on_idle"] = forever
     if not isinstance(description, SubscriptionDescription) and description.enable_partitioning:
         changes["support_ordering"] = False
     return msgspec.structs.replace(description, **changes) if changes else description
 
 
-_immutable: Final = (
-    "requires_session",
-    "requires_duplicate_detection",
-    "enable_partitioning",
-    "enable_express",
-)
+_immutable: Final = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
 
 
 def checked_update(old: D, new: D, tier: Tier) -> D:
-    """`new` in place of `old`, which keeps its name's letters and what cannot be changed."""
+    """`new` in place of `old`, which keeps its name's letters and what cannot be changed.
+
+    The service lets entities become smaller, express or self-forwarding too, as the live tests of
+    azure-servicebus do (`test_mgmt_queue_update_success`, `test_mgmt_topic_update_success`).
+    """
     new = checked(new, tier)
     for field in _immutable:
         if getattr(old, field, None) != getattr(new, field, None):
             raise errors.argument(field, "This property cannot be changed after creation.")
-    if not isinstance(new, SubscriptionDescription):
-        assert not isinstance(old, SubscriptionDescription)
-        if new.max_size_megabytes < old.max_size_megabytes:
-            raise errors.argument("MaxSizeInMegabytes", "An entity's size can only grow.")
     return msgspec.structs.replace(new, name=old.name)

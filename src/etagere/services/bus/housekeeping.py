@@ -170,8 +170,8 @@ class Housekeeping:
 def idle_at(node: NodeState) -> Timestamp:
     """When the node will have been idle for as long as it may be."""
     period = node.description.auto_delete_on_idle
-    if period >= forever:
-        return timestamp_never
+    if period >= forever or node.target.forward_to is not None:
+        return timestamp_never  # who only hands on is never idle
     since = max(used.last_used for used in _with_subscriptions(node))
     return Timestamp(min(max(since, node.created) + period, timestamp_never))
 

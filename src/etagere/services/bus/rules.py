@@ -48,6 +48,8 @@ class TypedValue(msgspec.Struct, frozen=True):
     kind: ValueKind
     value: str | int | float | bool | None
     """Times and durations in ticks."""
+    zoned: bool = True
+    """Whether a time came with its offset from UTC; without one it means UTC, and goes back so."""
 
     def plain(self) -> Value:
         """As expressions compare it."""
