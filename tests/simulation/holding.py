@@ -4,6 +4,7 @@ A client knows a moment before and a moment after each effect.  What is conclude
 wherever between the two the effect was; time is the server's own, so nothing is allowed for clocks.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -124,6 +125,7 @@ def check_queue(name: str, records: list[Record], drained_by: str) -> list[str]:
         handed.sort(key=lambda delivery: delivery.count)
         problems += _check_message(known.get(message), handed, changes.get(message, []), possible)
     problems += _peeked_while_hidden(records, deliveries, changes)
+    problems += _given_twice(records, deliveries)
     return [f"{name}: {problem}" for problem in problems]
 
 
@@ -202,17 +204,24 @@ def _texts(put: Record | None, changes: list[Record], by: Record, possible: set[
 
 
 def _stale_receipts(handed: list[Delivery], changes: list[Record]) -> list[str]:
-    """A receipt is good until somebody else was given one."""
-    problems = []
-    for one, other in pairwise(handed):
-        problems += [
-            f"an old receipt was good:\n    {each}\n    {other}"
-            for each in changes
-            if each.outcome is Outcome.DONE
-            and each.args["receipt"] == one.receipt
-            and each.called > other.by.returned
-        ]
-    return problems
+    """A receipt is good until somebody else was given one, by a Get or by an Update."""
+    replaced = [(one.receipt, other.by) for one, other in pairwise(handed)]
+    replaced += [(each.args["receipt"], each) for each in changes if "receipt" in each.found]
+    return [
+        f"an old receipt was good:\n    {each}\n    {by}"
+        for receipt, by in replaced
+        for each in changes
+        if each.outcome is Outcome.DONE
+        and each.args["receipt"] == receipt
+        and each.called > by.returned
+    ]
+
+
+def _given_twice(records: list[Record], deliveries: dict[str, list[Delivery]]) -> list[str]:
+    """Every Put, Get and Update gives out a receipt that nobody was given before."""
+    given = Counter(each.found["receipt"] for each in records if "receipt" in each.found)
+    given.update(each.receipt for handed in deliveries.values() for each in handed)
+    return [f"one receipt was given twice: {each}" for each, n in given.items() if n > 1]
 
 
 def _peeked_while_hidden(

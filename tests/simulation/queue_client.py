@@ -10,6 +10,8 @@ from .history import Record
 from .world import Answer, World
 
 queues = ("tasks0", "tasks1")
+forgetful = 0.2
+"""How often a receipt that an Update has replaced is tried all the same."""
 _message = re.compile(r"<QueueMessage>(.*?)</QueueMessage>", re.DOTALL)
 
 
@@ -130,6 +132,8 @@ class QueueClient:
         if answer is not None and answer.status == 204:
             record.found["receipt"] = answer.headers["x-ms-popreceipt"]
             self._held.append((queue, message, answer.headers["x-ms-popreceipt"]))
+            if self.chance.random() < forgetful:
+                self._held.append((queue, message, receipt))
 
     async def _delete(self, queue: str) -> None:
         picked = self._pick()

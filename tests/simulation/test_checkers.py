@@ -204,6 +204,21 @@ def test_a_message_that_is_handed_out_while_it_is_hidden(history: History) -> No
     assert any("while it was hidden" in problem for problem in queue_problems(history))
 
 
+def test_a_receipt_that_is_given_twice(history: History) -> None:
+    update = done(history, "queue", "update")[0]
+    update.found["receipt"] = update.args["receipt"]
+    assert any("given twice" in problem for problem in queue_problems(history))
+
+
+def test_a_receipt_that_is_good_after_an_update(history: History) -> None:
+    update = done(history, "queue", "update")[0]
+    again = copy.deepcopy(update)
+    again.called, again.returned = update.returned + 1, update.returned + 2
+    again.found["receipt"] += "x"
+    history.records.insert(history.records.index(update) + 1, again)
+    assert any("an old receipt was good" in problem for problem in queue_problems(history))
+
+
 def test_a_message_that_is_gone(history: History) -> None:
     drains = [each for each in done(history, "queue", "get") if each.client == drain_name]
     known = {put.found["id"] for put in done(history, "queue", "put")}

@@ -133,7 +133,7 @@ class _Story:
         for settling in self.settlings:
             if settling.receipt == receipt:
                 yield settling
-                if settling.new_receipt:
+                if settling.new_receipt not in ("", receipt):
                     yield from self._chain(settling.new_receipt)
 
     def _hidden_until(self, delivery: Delivery) -> float:

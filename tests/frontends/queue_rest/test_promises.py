@@ -76,6 +76,8 @@ def tampered(change: str) -> History:
         case "one receipt for two":
             second.receipt = "r1"
             kept.receipt = again.receipt = "r1"
+        case "the same receipt for an Update":
+            kept.new_receipt = deleted.receipt = kept.receipt
     return found
 
 
@@ -99,6 +101,7 @@ def tampered(change: str) -> History:
         ("stale receipt of an Update", "a stale receipt was accepted"),
         ("good receipt", "a good receipt was refused"),
         ("one receipt for two", "one receipt was given twice"),
+        ("the same receipt for an Update", "one receipt was given twice"),
     ],
 )
 def test_each_broken_promise_is_seen(change: str, problem: str):
