@@ -105,6 +105,17 @@ def test_urls_of_operations(url: str, table: str):
     assert found.target == TablePath(Kind.ENTITIES, table)
 
 
+@pytest.mark.parametrize("key", ["%C3%A9%20%E2%82%AC", "é%20€"])
+def test_keys_in_urls_are_utf8_escaped_or_not(key: str):
+    raw = _text([f"DELETE /People(PartitionKey='p',RowKey='{key}') HTTP/1.1\nIf-Match: *\n\n"])
+    (found,) = _operations(batch.parse(_type, raw, _account))
+    assert found.target == TablePath(Kind.ENTITY, "People", "p", "é €")
+    not_utf8 = raw.replace(b"People", b"Peo\xffple")
+    (refused,) = batch.parse(_type, not_utf8, _account).operations
+    assert isinstance(refused, Refused)
+    assert refused.code == "InvalidInput"
+
+
 def test_content_ids_are_kept_from_the_part_and_from_the_request():
     inside = _insert.replace("Content-Type", "Content-ID: 7\nContent-Type")
     (found,) = _operations(batch.parse(_type, _text([inside]), _account))

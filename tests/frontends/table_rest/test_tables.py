@@ -170,6 +170,24 @@ def test_service_properties(client: Client):
     assert b"m:error" in refused.body
 
 
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("{table}", "comp=acl"),
+        ("", "restype=service&comp=properties"),
+        ("", "restype=service&comp=stats"),
+    ],
+)
+def test_headers_of_documents(client: Client, table: str, path: str, query: str):
+    found = client.send(
+        "GET", path.format(table=table), query=query, secondary=query.endswith("stats")
+    )
+    assert found.status == 200
+    assert found.headers["content-type"] == "application/xml"
+    assert found.headers["cache-control"] == "no-cache"
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
 def test_statistics_are_the_secondarys(client: Client):
     query = "restype=service&comp=stats"
     found = client.send("GET", "", query=query, secondary=True)

@@ -4,10 +4,13 @@ import email.parser
 import email.policy
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.data.tables import generate_table_sas
 
-from .serving import Client, Reply, entity_path
+from .serving import Client, Reply, account, entity_path, key
 
 _json = "Content-Type: application/json\n"
 
@@ -195,7 +198,7 @@ def test_content_ids_are_echoed(client: Client, table: str):
     assert parts(reply)[0].headers["Content-ID"] == "42"
 
 
-def _single(client: Client, request: str) -> Reply:
+def _single(client: Client, request: str, **options) -> Reply:
     lines = [
         "--batch_1", "Content-Type: application/http", "Content-Transfer-Encoding: binary", "",
         *request.split("\n"), "", "--batch_1--", "",
@@ -205,6 +208,7 @@ def _single(client: Client, request: str) -> Reply:
         "$batch",
         body="\r\n".join(lines).encode(),
         headers={"Content-Type": "multipart/mixed; boundary=batch_1"},
+        **options,
     )
 
 
@@ -233,6 +237,27 @@ def test_a_single_request_that_is_no_query(client: Client, table: str, request_t
     refused = _single(client, request_text.format(url=client.serving.url))
     assert refused.status == 400
     assert client.filtered(table).status == 200
+
+
+def test_a_query_outside_a_signatures_keys_gets_no_batch(client: Client, table: str):
+    client.insert(table, "a", "r")
+    client.insert(table, "b", "r")
+    token = generate_table_sas(
+        AzureNamedKeyCredential(account, key),
+        table,
+        permission="r",
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+        start_pk="a",
+        end_pk="a",
+    )
+
+    def ask(pk: str) -> Reply:
+        url = f"{client.serving.url}/{entity_path(table, pk, 'r')}"
+        return _single(client, f"GET {url} HTTP/1.1\n\n", query=token, signed=False)
+
+    assert [part.status for part in parts(ask("a"))] == [200]
+    refused = ask("b")
+    assert (refused.status, refused.code) == (403, "AuthorizationFailure")
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,8 @@ def test_not_binds_looser_than_a_comparison_and_tighter_than_and():
 
 
 def test_parentheses_around_an_operand_leave_it_one():
-    assert parse("(Age) gt 5") == Compare(Operator.GT, Property("Age"), Literal(Family.NUMBER, 5))
+    for text in ("(Age) gt 5", "Age gt (5)", "((Age)) gt ((5))", "((Age) gt (5))"):
+        assert parse(text) == Compare(Operator.GT, Property("Age"), Literal(Family.NUMBER, 5))
     assert parse("((flag))") == Truth(Property("flag"))
 
 
@@ -206,7 +207,9 @@ def test_literals(text: str, value: object):
         "a eq 1.5L", "a eq 9223372036854775808", "a eq 1e999", "a eq datetime'yesterday'",
         "a eq datetime'2021-13-01T00:00:00Z'", "a eq guid'5'", "a eq X'0'", "a eq X'zz'",
         "a eq X'0 0'", "not", "and", "a and or b", "a eq not", "a, b", "a eq null()", "-", "a\x00",
-        "a eq 5 b eq 6", "()", "a eq \ud800", "a eq '\ud800'",
+        "a eq 5 b eq 6", "()", "(5)", "5)", "not (5)", "(not 5)", "(5 and a)", "(a and 5)",
+        "(5) and a", "a eq (5", "(a eq 1 or 'x')", "((5) eq a) or (5)",
+        "a eq \ud800", "a eq '\ud800'",
     ],
 )  # fmt: skip
 def test_what_is_no_filter_is_refused(text: str):

@@ -5,16 +5,14 @@ from functools import partial
 from etagere.base.errors import invalid_query
 from etagere.frontends.common import service_properties_xml as properties_xml
 from etagere.frontends.common.message import Response
-from etagere.frontends.table_rest.call import TableCall
+from etagere.frontends.table_rest.call import TableCall, xml_headers
 from etagere.kernel.dates import format_http_date
 from etagere.services.common import service_properties
-
-_xml = {"Content-Type": "application/xml", "Cache-Control": "no-cache"}
 
 
 async def get_properties(call: TableCall) -> Response:
     body = properties_xml.encode(call.properties, properties_xml.common_elements)
-    return Response(200, dict(_xml), body)
+    return Response(200, dict(xml_headers), body)
 
 
 async def set_properties(call: TableCall) -> Response:
@@ -30,4 +28,4 @@ async def get_stats(call: TableCall) -> Response:
     if not call.secondary:
         raise invalid_query("comp", "stats", "Only the secondary endpoint has service stats.")
     now = format_http_date(call.tables.clock.now())
-    return Response(200, dict(_xml), properties_xml.stats(now))
+    return Response(200, dict(xml_headers), properties_xml.stats(now))

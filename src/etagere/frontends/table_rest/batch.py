@@ -33,7 +33,7 @@ _keys_begin: Final = b"(PartitionKey='"
 _plain_keys: Final = re.compile(
     rb"\(PartitionKey='([A-Za-z0-9_.~-]*)',RowKey='([A-Za-z0-9_.~-]*)'\) HTTP/1\.1"
 )
-_request_line: Final = re.compile(r"([A-Za-z]{1,16})[ \t]+(\S+)[ \t]+HTTP/1\.[01]")
+_request_line: Final = re.compile(r"([A-Za-z]{1,16})[ \t]+(\S+)[ \t]+HTTP/1\.[01]", re.ASCII)
 _reasons: Final = {status.value: status.phrase for status in HTTPStatus}
 _origin: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
@@ -146,8 +146,9 @@ class _Line(msgspec.Struct, frozen=True, gc=False):
 def _read_line(line: bytes, account: str) -> _Line:
     if len(line) > url_length_max:
         raise invalid_input("The URL of an operation in the batch is too long.")
-    found = _request_line.fullmatch(line.decode("latin-1").strip())
-    if found is None:
+    # What stands in a URL without having been escaped is UTF-8, as what was escaped is.
+    found = _request_line.fullmatch(line.decode(errors="replace").strip())
+    if found is None or "\ufffd" in found[2]:
         raise invalid_input("The request line of an operation in the batch is malformed.")
     raw_path, _, raw_query = _origin.sub("", found[2], count=1).partition("?")
     return _Line(found[1].upper(), path.parse(_decode_path(raw_path, account)), raw_query)

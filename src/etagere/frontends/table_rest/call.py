@@ -22,6 +22,7 @@ json_body_bytes_max: Final = 4 * 1024 * 1024
 tables_remembered: Final = 1024
 
 reply_headers: Final = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+xml_headers: Final = {"Content-Type": "application/xml", **reply_headers}
 
 _wire: Final[dict[str, WireError]] = {**common_errors, **errors.table}
 

@@ -7,7 +7,12 @@ from etagere.base.errors import Refused
 from etagere.frontends.common import access_policy_xml
 from etagere.frontends.common.message import Response
 from etagere.frontends.table_rest import continuation, decode
-from etagere.frontends.table_rest.call import TableCall, json_response, reply_headers
+from etagere.frontends.table_rest.call import (
+    TableCall,
+    json_response,
+    reply_headers,
+    xml_headers,
+)
 from etagere.frontends.table_rest.encode import TableWriter
 from etagere.frontends.table_rest.prefer import applied, wants_content
 from etagere.services.table import tables
@@ -76,8 +81,7 @@ async def delete(call: TableCall) -> Response:
 
 async def get_policies(call: TableCall) -> Response:
     record = await call.tables.read(partial(tables.get, where=call.place(call.path.table)))
-    body = access_policy_xml.encode(record.policies)
-    return Response(200, {"Content-Type": "application/xml", "Cache-Control": "no-cache"}, body)
+    return Response(200, dict(xml_headers), access_policy_xml.encode(record.policies))
 
 
 async def set_policies(call: TableCall) -> Response:

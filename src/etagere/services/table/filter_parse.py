@@ -226,6 +226,7 @@ class _Parser:
         return Not(condition) if negated else condition
 
     def _comparison(self) -> Condition:
+        begin = self._at
         left = self._primary()
         token = self._peek()
         if token.kind == "word" and token.text in _operators:
@@ -241,7 +242,9 @@ class _Parser:
             return Compare(_operators[token.text], left, right)
         if token.kind == "word" and token.text in _arithmetic:
             raise Refused("NotImplemented")
-        if isinstance(left, Literal) and left.family is not Family.BOOLEAN:
+        # Alone between parentheses it may be an operand yet: `Age gt (5)`.
+        enclosed = token.kind == "close" and self._tokens[begin - 1].kind == "open"
+        if isinstance(left, Literal) and left.family is not Family.BOOLEAN and not enclosed:
             _fail("An operator is missing", token.position)
         if isinstance(left, Property | Literal) and token.kind != "close":
             self._comparisons += 1
