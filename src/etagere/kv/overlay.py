@@ -81,7 +81,7 @@ class OverlayTx:
         self.now = now
         self.last_stamp = last_stamp
         self.topics: list[bytes] = []
-        self.writes: Writes = {part: {} for part in parts}
+        self.writes: Writes = {parts[0]: {}} if len(parts) == 1 else {part: {} for part in parts}
 
     async def get(self, part: Partition, key: bytes) -> bytes | None:
         own = self._own(part)

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import lmdb
@@ -56,13 +56,13 @@ class Waiting:
     future: asyncio.Future[Any]
     result: object = None
     error: BaseException | None = None
-    topics: list[bytes] = field(default_factory=list)
-    writes: Writes = field(default_factory=dict)
+    topics: Sequence[bytes] = ()
+    writes: Writes | None = None
 
     def fail(self, error: BaseException) -> None:
         self.result = None
         self.error = error
-        self.topics = []
+        self.topics = ()
 
 
 @dataclass(slots=True)
@@ -71,7 +71,9 @@ class Task:
 
     action: Callable[[], None]
     future: asyncio.Future[None]
+    result: None = None
     error: BaseException | None = None
+    topics: Sequence[bytes] = ()
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class GroupCommit:
         reserve: Reserve,
         clock: Clock,
         limits: EngineLimits,
-        deliver: Callable[[list[Waiting | Task]], None],
+        deliver: Callable[[Sequence[Waiting | Task]], None],
         *,
         relaxed: bool,
     ) -> None:
@@ -109,24 +111,29 @@ class GroupCommit:
         self._relaxed = relaxed
         self.gate: Final = Gate()
         """Open once there is nothing but the disk to wait for."""
-        self._queue: queue.SimpleQueue[Waiting | Task | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Sequence[Waiting | Task | None]] = queue.SimpleQueue()
         self._taken: deque[Waiting | Task | None] = deque()
+        """Came from the queue, and not begun; None is the end."""
+        self._submitted = 0
+        self._begun = 0
         self._unsynced_since: float | None = None
         self._last_stamp = 0
         self._thread = threading.Thread(target=self._main, name="etagere-writer", daemon=True)
         self._thread.start()
 
     def submit(self, entries: Sequence[Waiting | Task]) -> None:
-        for entry in entries:
-            self._queue.put(entry)
+        """At one go: the first of several puts would wake the writer, which fights for the
+        interpreter with the others."""
+        self._submitted += len(entries)
+        self._queue.put(entries)
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize() + len(self._taken)
+        return self._submitted - self._begun
 
     def stop(self) -> None:
         """What was submitted before is still done; `join` waits for that."""
-        self._queue.put(None)
+        self._queue.put((None,))
 
     def join(self) -> None:
         self._thread.join()
@@ -140,6 +147,7 @@ class GroupCommit:
                 continue
             batch = [entry]
             self._fill(batch)
+            self._begun += len(batch)
             wanted: list[Waiting] = []
             given_up: list[Waiting | Task] = []
             for waiting in batch:
@@ -153,8 +161,11 @@ class GroupCommit:
         self._refuse_the_rest()
 
     def _next(self) -> Waiting | Task | None:
-        if self._taken:
-            return self._taken.popleft()
+        if not self._taken:
+            self._taken.extend(self._wait())
+        return self._taken.popleft()
+
+    def _wait(self) -> Sequence[Waiting | Task | None]:
         while self._unsynced_since is not None:
             left = self._unsynced_since + unsynced_seconds_max - time.monotonic()
             with suppress(queue.Empty):
@@ -168,7 +179,7 @@ class GroupCommit:
         while len(batch) < batch_bodies_max:
             if not taken:
                 try:
-                    taken.append(self._queue.get_nowait())
+                    taken.extend(self._queue.get_nowait())
                 except queue.Empty:
                     return
             first = taken[0]
@@ -178,6 +189,7 @@ class GroupCommit:
             taken.popleft()
 
     def _perform(self, task: Task) -> None:
+        self._begun += 1
         self.gate.open()
         try:
             task.action()
@@ -185,6 +197,7 @@ class GroupCommit:
             task.error = self._environment.meaning(error)
             if isinstance(task.error, StoreFull) and self._reserve.release():
                 task.error = None
+                self._begun -= 1
                 self._perform(task)
                 return
         except Exception as error:  # noqa: BLE001 - whoever asked for it is told
@@ -196,10 +209,10 @@ class GroupCommit:
         rest: list[Waiting | Task] = []
         with suppress(queue.Empty):
             while True:
-                entry = self._queue.get_nowait()
-                if entry is not None:
-                    entry.error = StoreClosed()
-                    rest.append(entry)
+                for entry in self._queue.get_nowait():
+                    if entry is not None:
+                        entry.error = StoreClosed()
+                        rest.append(entry)
         if rest:
             self._deliver(rest)
 
@@ -220,8 +233,11 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001 - a bug of ours; nobody may be left waiting
             self._fail(batch, StoreFailed(repr(error)), error)
         else:
-            self._taken.extendleft(reversed(batch[count:]))
-            self._deliver(list(batch[:count]))
+            if count < len(batch):
+                self._taken.extendleft(reversed(batch[count:]))
+                self._begun -= len(batch) - count
+                del batch[count:]
+            self._deliver(batch)
             self._reserve.restore()
             if self.stats.commits % commits_between_reader_checks == 0:
                 self._environment.check_readers()
@@ -234,7 +250,9 @@ class GroupCommit:
             self._commit(batch[:half])
             self._commit(batch[half:])
         elif (
-            isinstance(error, StoreFull) and makes_room(batch[0].writes) and self._reserve.release()
+            isinstance(error, StoreFull)
+            and makes_room(batch[0].writes or {})
+            and self._reserve.release()
         ):
             self._commit(batch)
         else:
@@ -246,7 +264,7 @@ class GroupCommit:
             own = type(error)(*error.args)  # one for all would collect everyone's tracebacks
             own.__cause__ = cause
             waiting.fail(own)
-        self._deliver(list(batch))
+        self._deliver(batch)
 
     def _commit_in_room(self, batch: list[Waiting]) -> int:
         """How many of the batch were committed; the map grown for them if need be."""

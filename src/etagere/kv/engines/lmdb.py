@@ -6,7 +6,7 @@ LMDB keeps their writers apart and their readers undisturbed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,8 +157,9 @@ class LmdbEngine:
         for part in parts:
             check_partition(part)
         self._faults.reach("before_commit")
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._submit(Waiting(parts, body, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._submit(Waiting(parts, body, future), loop)
         result = await future
         self._faults.reach("after_commit_before_reply")
         return result
@@ -206,15 +207,16 @@ class LmdbEngine:
     async def _on_writers_thread(self, action: Callable[[], None]) -> None:
         if self._closing is not None:
             raise StoreClosed
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._submit(Task(action, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._submit(Task(action, future), loop)
         await future
 
-    def _submit(self, entry: Waiting | Task) -> None:
+    def _submit(self, entry: Waiting | Task, loop: asyncio.AbstractEventLoop) -> None:
         if self._turns is None:
             self._commits.submit((entry,))
         else:
-            self._turns.submit(entry, entry.future.get_loop())
+            self._turns.submit(entry, loop)
 
     def _empty(self) -> None:
         environment = self._environment
@@ -229,24 +231,24 @@ class LmdbEngine:
         finally:
             txn.abort()
 
-    def _deliver(self, done: list[Waiting | Task]) -> None:
+    def _deliver(self, done: Sequence[Waiting | Task]) -> None:
         """On the writer's thread, with writes that are committed or failed."""
         loop = done[0].future.get_loop()
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._settle, done)
 
-    def _settle(self, done: list[Waiting | Task]) -> None:
+    def _settle(self, done: Sequence[Waiting | Task]) -> None:
         topics: set[bytes] = set()
         for entry in done:
             future: asyncio.Future[Any] = entry.future
-            if isinstance(entry, Waiting) and entry.topics:
+            if entry.topics:
                 topics.update(entry.topics)
             if future.done():
                 continue  # whoever waited was cancelled
-            if entry.error is not None:
-                future.set_exception(entry.error)
+            if entry.error is None:
+                future.set_result(entry.result)
             else:
-                future.set_result(entry.result if isinstance(entry, Waiting) else None)
+                future.set_exception(entry.error)
         if topics:
             self._topics.publish(topics)
             self._peers.announce(topics)
