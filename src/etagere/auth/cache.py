@@ -11,7 +11,7 @@ from typing import Final
 from etagere.auth.claims import Claims
 from etagere.auth.identity import SasIdentity
 from etagere.auth.lru import Lru
-from etagere.auth.request import ResourceName, SignedRequest
+from etagere.auth.request import Origin, ResourceName, SignedRequest
 from etagere.auth.sas import (
     Proof,
     canonical_resource,
@@ -91,6 +91,24 @@ class SasCache:
         if proved is not None and len(fields) == len(pairs) and proved.sas.fields == fields:
             return proved.sas
         return parse(pairs)
+
+    def recall(
+        self,
+        raw_query: str,
+        account: str,
+        name: ResourceName,
+        keys: Sequence[SigningKey],
+        now: Timestamp,
+        origin: Origin,
+    ) -> SasIdentity | None:
+        """Whom a query that came before, whole, still stands for; None where that takes more than
+        a look: it is new, for another resource, or hangs on a policy or a user."""
+        proved = self._by_query.get(raw_query)
+        if proved is None or proved.identity is None or not proved.holds_for(account, name, keys):
+            return None
+        check_window(proved.identity, now)
+        check_origin(proved.sas, origin)
+        return proved.identity
 
     def verify(
         self,

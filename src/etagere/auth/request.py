@@ -1,8 +1,19 @@
 """What authentication reads of a request, and the name of the resource that it addresses."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
+
+
+class Origin(Protocol):
+    """Where a request came from, and how: what a token may be bound to."""
+
+    @property
+    def secure(self) -> bool: ...
+
+    @property
+    def client_ip(self) -> str: ...
 
 
 class SignedRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from etagere.auth.failure import (
     wrong_sas_signature,
 )
 from etagere.auth.identity import SasIdentity
-from etagere.auth.request import ResourceName, SignedRequest
+from etagere.auth.request import Origin, ResourceName, SignedRequest
 from etagere.auth.sas_strings import canonical_resource, string_to_sign, strings_to_sign
 from etagere.auth.sas_token import Sas, SasKind, parse, with_spaces
 from etagere.auth.signing_key import SigningKey
@@ -156,7 +156,7 @@ def check_window(identity: SasIdentity, now: Timestamp) -> None:
         raise outside_window(identity.starts, identity.expires, now)
 
 
-def check_origin(sas: Sas, request: SignedRequest) -> None:
+def check_origin(sas: Sas, request: Origin) -> None:
     if sas.addresses is not None and not sas.addresses.holds(request.client_ip):
         raise not_authorized(
             "AuthorizationSourceIPMismatch",

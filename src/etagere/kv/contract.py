@@ -104,6 +104,12 @@ class Engine(Protocol):
 
     def watch(self, topic: bytes) -> AbstractAsyncContextManager[Signal]: ...
 
+    def version(self, part: Partition) -> int | None:
+        """Rises with whatever is written to the partition, before anybody is told of it; None where
+        that cannot be known.  What was read after a version was asked for need not be read again
+        while the version is the same."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,23 @@ from azure.storage.blob import UserDelegationKey, generate_blob_sas, generate_co
 from etagere.auth.authorization import Scheme
 from etagere.auth.claims import Claims
 from etagere.auth.delegation import issue
-from etagere.auth.identity import BearerIdentity, SasIdentity, SharedKeyIdentity, anonymous
+from etagere.auth.identity import (
+    BearerIdentity,
+    Identity,
+    SasIdentity,
+    SharedKeyIdentity,
+    anonymous,
+)
 from etagere.auth.request import SignedRequest
 from etagere.auth.sas_token import SasKind
 from etagere.auth.shared_key import string_to_sign
 from etagere.base.clock import Timestamp, seconds
 from etagere.base.errors import Refused
-from etagere.frontends.common.authentication import Authenticator, signed_request
+from etagere.frontends.common.authentication import (
+    Authenticator,
+    resource_name,
+    signed_request,
+)
 from etagere.frontends.common.call import Call, Target
 from etagere.frontends.common.message import Request
 from etagere.frontends.common.operations import Resource
@@ -195,6 +206,27 @@ async def test_an_account_may_take_no_keys() -> None:
     )
     assert isinstance(identity, SasIdentity)
     assert identity.kind is SasKind.DELEGATION
+
+
+async def test_what_is_recalled_is_what_would_be_found_out() -> None:
+    check, first = authenticator(), call(service_token)
+    name = resource_name(first, "b")
+
+    def recall(query: str, account: Account = first.account, **headers: str) -> Identity | None:
+        again = call(query, **headers)
+        again.account = account
+        return check.recall(again, name)
+
+    assert recall(service_token) is None
+    found = await check.identify(first, Blobs())
+    assert recall(service_token) == found
+    assert recall(service_token, authorization="Bearer good") is None
+    assert recall(service_token, replace(first.account, allow_shared_key=False)) is None
+    assert recall(service_token, call().account) is None  # other keys, though of the same secret
+    hanging = call(policy_token)
+    hanging.account = first.account
+    await check.identify(hanging, Blobs(StoredPolicy("p", None, Timestamp(now + 1), "r")))
+    assert recall(policy_token) is None
 
 
 async def test_without_a_checker_there_are_no_bearer_tokens() -> None:

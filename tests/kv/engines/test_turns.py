@@ -115,6 +115,56 @@ async def test_closing_does_what_was_gathered(tmp_path, clock):
     await again.close()
 
 
+async def test_a_partition_s_version_rises_with_what_is_written_to_it(engine):
+    other = Partition(pack("other"))
+
+    async def broken(tx):
+        tx.put(part, b"broken", b"v")
+        raise KeyError("mine")
+
+    before = engine.version(part), engine.version(other)
+    assert (engine.version(part), engine.version(other)) == before
+    await engine.write((part,), putting(b"k"))
+    assert engine.version(part) > before[0]
+    assert engine.version(other) == before[1]
+    with pytest.raises(KeyError):
+        await engine.write((part,), broken)
+    await engine.reset()
+    assert engine.version(other) > before[1]
+
+
+async def test_what_was_read_under_a_version_holds_while_others_write(engine):
+    """Once a write was acknowledged, nobody takes what was there before it for what is there."""
+    known: tuple[int | None, int] = None, 0
+
+    async def count(tx):
+        return len(await tx.scan(part, b"", b"\xff", limit=10_000))
+
+    async def counted() -> int:
+        nonlocal known
+        version = engine.version(part)
+        if known[0] != version:
+            known = version, await engine.read(count)
+        return known[1]
+
+    async def write() -> None:
+        for number in range(200):
+            await engine.write((part,), putting(b"%d" % number))
+            assert await counted() == number + 1
+
+    writing = asyncio.create_task(write())
+    while not writing.done():
+        await counted()
+        await asyncio.sleep(0)
+    await writing
+
+
+async def test_where_others_write_too_no_version_is_known(tmp_path, clock):
+    engine = LmdbEngine.open(tmp_path / "shared", clock=clock)
+    assert engine.version(part) is None
+    await engine.close()
+
+
 def test_an_opening_that_came_too_late_is_forgotten():
     gate = Gate()
     gate.wait()  # in vain

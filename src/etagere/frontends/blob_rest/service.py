@@ -1,6 +1,6 @@
 """What the Blob service brings to the pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final
 
 from etagere.auth.need import PublicAccess
@@ -69,8 +69,8 @@ class BlobFrontend:
         call.blobs = self._blobs
         return call
 
-    async def properties(self, account: Account) -> ServiceProperties:
-        return await self._blobs.properties(account.name)
+    def properties(self, account: Account) -> Awaitable[ServiceProperties]:
+        return self._blobs.properties(account.name)
 
     async def stored_policies(self, call: BlobCall) -> Sequence[StoredPolicy]:
         record = await self._container(call)

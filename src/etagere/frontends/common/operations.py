@@ -25,6 +25,8 @@ class Resource(Enum):
     BATCH = "batch"
     WEBSITE = "website"  # a page of a static website
 
+    __hash__ = object.__hash__  # each is itself; Enum's own is a function in Python
+
 
 class Conditions(Enum):
     """Which conditional headers an operation takes (Azure: 'Specifying conditional headers')."""
@@ -120,6 +122,8 @@ class OperationTable(Generic[C]):
 
 
 def _chosen(row: Operation[C], request: Request) -> bool:
+    if row.chosen_by is None and row.chosen_by_query is None and row.and_by is None:
+        return True
     for header in (row.chosen_by, row.and_by):
         if header is not None:
             name, value = header

@@ -8,7 +8,7 @@ the few things that only it knows (stored access policies, public access).  Noth
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from etagere.auth.failure import unauthenticated
@@ -67,7 +67,7 @@ class Service(Protocol[C]):
         endpoint: str,
     ) -> C: ...
 
-    async def properties(self, account: Account) -> ServiceProperties: ...
+    def properties(self, account: Account) -> Awaitable[ServiceProperties]: ...
 
     async def stored_policies(self, call: C) -> Sequence[StoredPolicy]:
         """The stored access policies of the container that the target names."""
@@ -167,7 +167,10 @@ class Pipeline(Generic[C]):
     async def _admit(self, call: C) -> Operation[C]:
         request, service = call.request, self._service
         self._choose_version(call)
-        call.identity = await self._authenticator.identify(call, service)
+        name = resource_name(call, service.letter)
+        call.identity = self._authenticator.recall(
+            call, name
+        ) or await self._authenticator.identify(call, service)
         try:
             operation = service.operations.find(request, call.target.resource)
         except Refused:
@@ -187,7 +190,7 @@ class Pipeline(Generic[C]):
         call.grant = authorize(
             call.identity,
             operation.need,
-            resource_name(call, service.letter),
+            name,
             public_access=open_to_all,
             version=call.version,
             method=request.method,

@@ -1,6 +1,6 @@
 """What the Queue service brings to the pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -68,8 +68,8 @@ class QueueFrontend:
         call.queues = self._queues
         return call
 
-    async def properties(self, account: Account) -> ServiceProperties:
-        return await self._queues.properties(account.name)
+    def properties(self, account: Account) -> Awaitable[ServiceProperties]:
+        return self._queues.properties(account.name)
 
     async def stored_policies(self, call: QueueCall) -> Sequence[StoredPolicy]:
         if not call.target.container:

@@ -1,6 +1,6 @@
 """What the Table service brings to the pipeline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -66,8 +66,8 @@ class TableFrontend:
         call.tables = self._tables
         return call
 
-    async def properties(self, account: Account) -> ServiceProperties:
-        return await self._tables.properties(account.name)
+    def properties(self, account: Account) -> Awaitable[ServiceProperties]:
+        return self._tables.properties(account.name)
 
     async def stored_policies(self, call: TableCall) -> Sequence[StoredPolicy]:
         if not call.target.container:

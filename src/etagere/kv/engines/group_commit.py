@@ -118,6 +118,8 @@ class GroupCommit:
         self._begun = 0
         self._unsynced_since: float | None = None
         self._last_stamp = 0
+        self._versions: dict[Partition, int] = {}
+        """Of the partitions that somebody has asked about: how often they were written to."""
         self._thread = threading.Thread(target=self._main, name="etagere-writer", daemon=True)
         self._thread.start()
 
@@ -130,6 +132,9 @@ class GroupCommit:
     @property
     def waiting(self) -> int:
         return self._submitted - self._begun
+
+    def version(self, part: Partition) -> int:
+        return self._versions.setdefault(part, 0)
 
     def stop(self) -> None:
         """What was submitted before is still done; `join` waits for that."""
@@ -310,8 +315,22 @@ class GroupCommit:
         finally:
             self.gate.open()
             txn.abort()  # nothing, after the commit
+            self._count(batch)
         self._count_commit(count, time.perf_counter() - started)
         return count
+
+    def _count(self, batch: Sequence[Waiting]) -> None:
+        """After the commit, also one that failed: the disk may have it all the same."""
+        versions = self._versions
+        for waiting in batch:
+            for part in waiting.parts:
+                if part in versions:
+                    versions[part] += 1
+
+    def count_everywhere(self) -> None:
+        """Every partition was written to."""
+        for part in list(self._versions):
+            self._versions[part] += 1
 
     def _run_body(self, waiting: Waiting, tx: OverlayTx, rows: LmdbRows) -> None:
         waiting.error = None

@@ -169,6 +169,10 @@ class LmdbEngine:
             self._peers.listen()
         return self._topics.watch(topic)
 
+    def version(self, part: Partition) -> int | None:
+        """Known while no other process writes."""
+        return None if self._turns is None else self._commits.version(part)
+
     async def reset(self) -> None:
         """Forget every row; stamps go on rising, and every watcher is woken."""
         await self._on_writers_thread(self._empty)
@@ -230,6 +234,7 @@ class LmdbEngine:
             txn.commit()
         finally:
             txn.abort()
+            self._commits.count_everywhere()
 
     def _deliver(self, done: Sequence[Waiting | Task]) -> None:
         """On the writer's thread, with writes that are committed or failed."""

@@ -16,21 +16,20 @@ def encode_head(status: int, reason: str, headers: Mapping[str, str], framing: s
     let it write headers of its own, so control characters become spaces.
     """
     phrase = _clean(reason) if reason else _phrases.get(status, "")
-    lines = [f"HTTP/1.1 {status} {phrase}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    head = _encode("\r\n".join(lines), framing)
-    breaks = len(lines) + 1 + framing.count("\n")
-    if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
-        head = _encode("\r\n".join([_clean(line) for line in lines]), framing)
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    head = _encode(f"HTTP/1.1 {status} {phrase}\r\n{lines}{framing}\r\n")
+    # A lone CR or LF ends a line here, too.
+    if len(head.splitlines()) != len(headers) + framing.count("\n") + 2 or b"\0" in head:
+        clean = [_clean(f"{name}: {value}") + "\r\n" for name, value in headers.items()]
+        head = _encode(f"HTTP/1.1 {status} {phrase}\r\n{''.join(clean)}{framing}\r\n")
     return head
 
 
-def _encode(text: str, framing: str) -> bytes:
-    whole = f"{text}\r\n{framing}\r\n"
+def _encode(text: str) -> bytes:
     try:
-        return whole.encode("latin-1")
+        return text.encode("latin-1")
     except UnicodeEncodeError:
-        return whole.encode("utf-8", "replace")
+        return text.encode("utf-8", "replace")
 
 
 def _clean(text: str) -> str:

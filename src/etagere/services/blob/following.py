@@ -97,5 +97,8 @@ class FollowingEngine:
     def watch(self, topic: bytes) -> AbstractAsyncContextManager[Signal]:
         return self._engine.watch(topic)
 
+    def version(self, part: Partition) -> int | None:
+        return self._engine.version(part)
+
     async def close(self) -> None:
         await self._engine.close()

@@ -19,8 +19,7 @@ from etagere.services.blob.encryption import Vault
 from etagere.services.blob.fetching import Fetcher
 from etagere.services.blob.following import FollowingEngine
 from etagere.services.blob.guard import Guard
-from etagere.services.common import service_properties
-from etagere.services.common.service_properties import ServiceProperties
+from etagere.services.common.service_properties import KnownProperties, ServiceProperties
 
 T = TypeVar("T")
 
@@ -40,6 +39,7 @@ class BlobService:
         self.copying: dict[str, asyncio.Task[None]] = {}
         """By copy id: copies that go on in this process after their response."""
         self.extents = extents
+        self._properties = KnownProperties(engine, "blob")
         self.clock = clock
         self.started = clock.now()
         """Copies that began earlier belong to a process that has ended, and are gone on with."""
@@ -102,6 +102,5 @@ class BlobService:
             self.engine, self.extents, self.clock, where, guard, wanted, unlock
         )
 
-    async def properties(self, account: str) -> ServiceProperties:
-        part = service_properties.partition("blob", account)
-        return await self.engine.read(lambda tx: service_properties.get(tx, part))
+    def properties(self, account: str) -> Coroutine[Any, Any, ServiceProperties]:
+        return self._properties.of(account)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from etagere.kv.contract import Partition, ReadTx, Tx
+from etagere.kv.contract import Engine, Partition, ReadTx, Tx
 from etagere.kv.layers.records import Codec
 from etagere.kv.tuples import pack
 
@@ -83,6 +83,7 @@ class ServicePropertiesChange(msgspec.Struct, frozen=True):
 codec: Final = Codec(1, ServiceProperties)
 _key: Final = pack("properties")
 default_properties: Final = ServiceProperties()
+accounts_known_max: Final = 1024
 
 
 @lru_cache(maxsize=256)
@@ -92,6 +93,29 @@ def partition(service: str, account: str) -> Partition:
 
 def is_key(key: bytes) -> bool:
     return key == _key
+
+
+class KnownProperties:
+    """One service's properties: nearly every request wants them, and they change almost never."""
+
+    def __init__(self, engine: Engine, service: str) -> None:
+        self._engine = engine
+        self._service = service
+        self._known: dict[str, tuple[int, ServiceProperties]] = {}
+        """By account, with the version of their partition that they were read from."""
+
+    async def of(self, account: str) -> ServiceProperties:
+        part = partition(self._service, account)
+        version = self._engine.version(part)
+        known = self._known.get(account)
+        if known is not None and known[0] == version:
+            return known[1]
+        found = await self._engine.read(lambda tx: get(tx, part))
+        if version is not None:
+            if len(self._known) >= accounts_known_max:
+                self._known.clear()
+            self._known[account] = (version, found)
+        return found
 
 
 async def get(tx: ReadTx, part: Partition) -> ServiceProperties:

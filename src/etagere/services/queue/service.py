@@ -1,12 +1,12 @@
 """The Queue service: the store it works on, and what it takes its time and chance from."""
 
-from typing import Final, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
 from etagere.kv.contract import Body, Engine, Partition, ReadTx, Tx
-from etagere.services.common import service_properties
-from etagere.services.common.service_properties import ServiceProperties
+from etagere.services.common.service_properties import KnownProperties, ServiceProperties
 from etagere.services.queue.receipts import tail_of
 
 T = TypeVar("T")
@@ -23,20 +23,20 @@ class QueueService:
         service says that the message is not found, older versions of it and its emulator said
         PopReceiptMismatch."""
         self.engine = engine
+        self._properties = KnownProperties(engine, "queue")
         self.clock = clock
         self.entropy = entropy
         self.stale_code = stale_code
 
-    async def read(self, body: Body[ReadTx, T]) -> T:
-        return await self.engine.read(body)
+    def read(self, body: Body[ReadTx, T]) -> Coroutine[Any, Any, T]:
+        return self.engine.read(body)
 
-    async def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> T:
-        return await self.engine.write(parts, body)
+    def write(self, parts: tuple[Partition, ...], body: Body[Tx, T]) -> Coroutine[Any, Any, T]:
+        return self.engine.write(parts, body)
 
     def new_tail(self) -> int:
         """The part of a new message's id that nobody can guess."""
         return tail_of(self.entropy.token(8))
 
-    async def properties(self, account: str) -> ServiceProperties:
-        part = service_properties.partition("queue", account)
-        return await self.engine.read(lambda tx: service_properties.get(tx, part))
+    def properties(self, account: str) -> Coroutine[Any, Any, ServiceProperties]:
+        return self._properties.of(account)
