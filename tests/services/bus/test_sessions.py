@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from etagere.services.bus.descriptions import EntityStatus, QueueDescription
+
 from .harness import (
     Abandon,
     DeadLetter,
@@ -392,3 +394,47 @@ async def test_many_workers_share_many_sessions(bus):
         bus.broker.tick(bus.clock.now())
     assert seen == {f"s{s}": [f"{s}:{n}" for n in range(5)] for s in range(total)}
     assert bus.counts().active == 0
+
+
+@pytest.mark.parametrize("how", ["deleted", "disabled", "forwarding", "closed"])
+@pytest.mark.parametrize("named", [False, True])
+async def test_who_waits_for_a_session_hears_what_becomes_of_the_entity(bus, how, named):
+    sink = Receiving()
+    if named:  # it is closing while its last settlement is on its way to the store
+        await send(bus, "a1")
+        holder = await bus.session("a", credit=1)
+        holder.link.settle(holder.deliveries[0].lock_token, complete, 1)
+        holder.link.close(broken=False)
+    waiting = asyncio.create_task(
+        bus.broker.accept_session(
+            "q", "a" if named else None, peek_lock, sink, connection="c", wait_ticks=seconds(600)
+        )
+    )
+    await asyncio.sleep(0)
+    administration = bus.broker.administration
+    code = "amqp:not-allowed"
+    if how == "deleted":
+        await administration.delete("q")
+        code = "amqp:not-found"
+    elif how == "closed":
+        await bus.broker.close()
+        code = "com.microsoft:container-close"
+    else:
+        await bus.queue("target")
+        description = {"status": EntityStatus.disabled} if how == "disabled" else {}
+        if how == "disabled":
+            code = "com.microsoft:entity-disabled"
+        else:
+            description = {"forward_to": "target"}
+        await administration.update(
+            QueueDescription(name="q", requires_session=True, **description)
+        )
+    await bus.settle_down()
+    if named and waiting.done() and waiting.exception() is None:
+        assert sink.refusal is not None  # it had it for a moment
+        assert sink.refusal.code == code
+    else:
+        await refused_async(waiting, code)
+    if how in ("disabled", "forwarding"):
+        await administration.update(QueueDescription(name="q", requires_session=True))
+        assert (await bus.session("a")).link.session_id == "a"

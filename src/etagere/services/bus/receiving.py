@@ -144,7 +144,7 @@ class ReceiverLink:
 class SessionReceiverLink(ReceiverLink):
     """What `links.SessionReceiver` promises."""
 
-    __slots__ = ("_accepted", "_hold", "_lost")
+    __slots__ = ("_accepted", "_hold", "_lost", "_waiting")
 
     def __init__(
         self, core: Core, node: Node, mode: ReceiveMode, sink: ReceiverSink, connection: object
@@ -152,6 +152,7 @@ class SessionReceiverLink(ReceiverLink):
         super().__init__(core, node, mode, sink, connection)
         self._hold: Hold | None = None
         self._accepted = False
+        self._waiting: asyncio.Future[Hold] | None = None
         self._lost: Refused | None = None
 
     @property
@@ -168,6 +169,7 @@ class SessionReceiverLink(ReceiverLink):
         owner = self._owner
         assert isinstance(owner, SessionOwner)
         future: asyncio.Future[Hold] = asyncio.get_running_loop().create_future()
+        self._waiting = future
 
         def answer(hold: Hold | None, refusal: Refused | None) -> None:
             if refusal is not None:
@@ -184,25 +186,37 @@ class SessionReceiverLink(ReceiverLink):
         now = self._core.clock.now()
         deadline = Timestamp(now + wait_ticks)
         acceptance = Acceptance(session_id, self._taker, deadline, answer)
+        self.node.state.links.add(self)  # who waits is told what becomes of the entity, too
         owner.accept(acceptance, now)
         self._core.touch(self._state)
         try:
             await future
-        except asyncio.CancelledError:
-            owner.cancel(acceptance)
-            if future.done() and not future.cancelled() and future.exception() is None:
-                owner.close(future.result(), self._core.clock.now())
-                self._core.touch(self._state)
+        except BaseException:
+            self._give_up(owner, acceptance, future)
             raise
         if self._lost is not None:
+            self._give_up(owner, acceptance, future)
             raise self._lost
         self._accepted = True
-        self.node.state.links.add(self)
+
+    def _give_up(
+        self, owner: SessionOwner, acceptance: Acceptance, future: asyncio.Future[Hold]
+    ) -> None:
+        """Nobody will have what may have been granted already."""
+        self._leave()
+        owner.cancel(acceptance)
+        if future.done() and not future.cancelled() and future.exception() is None:
+            owner.close(future.result(), self._core.clock.now())
+            self._core.touch(self._state)
 
     @override
     def detached(self, refusal: Refused) -> None:
         if self._accepted:
             super().detached(refusal)
+            return
+        waiting = self._waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(refusal)
         else:
             self._lost = refusal  # before who asked even heard that it was granted
 
