@@ -292,6 +292,38 @@ async def test_receive_and_delete_in_a_session(bus):
     assert bus.counts().active == 1
 
 
+async def test_who_deletes_may_stay_a_little_when_the_session_s_lock_is_over(bus):
+    """The Python SDK waits for more messages for as long as the lock lasts, beginning later."""
+    await send(bus, "a1")
+    sink = await bus.session("a", mode=receive_and_delete, credit=5)
+    await bus.pass_seconds(61)
+    assert sink.refusal is None
+    await refused_async(bus.broker.renew_session("q", "a"), lost)
+    await bus.pass_seconds(4)
+    assert sink.refusal.code == lost
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_who_overstays_makes_room(bus, named):
+    await send(bus, "a1")
+    sink = await bus.session("a", mode=receive_and_delete)
+    await bus.pass_seconds(61)
+    assert sink.refusal is None
+    other = await bus.session("a" if named else None, credit=1)
+    assert (other.link.session_id, other.bodies, sink.refusal.code) == ("a", ["a1"], lost)
+
+
+async def test_nobody_overstays_whose_session_is_waited_for(bus):
+    await send(bus, "a1")
+    sink = await bus.session("a", mode=receive_and_delete)
+    waiting = asyncio.create_task(bus.session(None, wait=600, credit=1))
+    await bus.pass_seconds(59)
+    assert sink.refusal is None
+    await bus.pass_seconds(1)
+    assert sink.refusal.code == lost
+    assert (await waiting).bodies == ["a1"]
+
+
 async def test_receive_and_delete_that_loses_its_receiver_keeps_the_order(bus):
     await send(bus, "a1", "a2", "a3")
     a = await bus.session("a", mode=receive_and_delete)

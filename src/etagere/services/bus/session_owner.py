@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from etagere.base.clock import Timestamp, timestamp_never
+from etagere.base.clock import Timestamp, seconds, timestamp_never
 from etagere.base.errors import Refused
 from etagere.kernel.message_lock import (
     Custody,
@@ -23,6 +23,7 @@ from etagere.kernel.message_lock import (
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
 from etagere.services.bus.locks import Lock, never_taken
+from etagere.services.bus.messages import ReceiveMode
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.overriding import override
 from etagere.services.bus.owner import DrawTokens, OwnerBase
@@ -33,6 +34,11 @@ from etagere.services.bus.window import Row
 forever: Final = timestamp_never
 waiters_max: Final = 5000
 """Clients that wait for a session of one entity at the same time."""
+
+overstay_ticks: Final = seconds(5)
+"""How long a receiver that deletes keeps its link when its session's lock has run out, if nobody
+else wants a session: it has no message to lose, and the service lets it come to its end
+(azure-servicebus, `test_session_by_queue_client_conn_str_receive_handler_receiveanddelete`)."""
 
 
 class Hold:
@@ -54,6 +60,10 @@ class Hold:
     @property
     def until(self) -> Timestamp:
         return self.custody.until
+
+    @property
+    def may_overstay(self) -> bool:
+        return self.taker.mode is ReceiveMode.receive_and_delete
 
 
 class Acceptance:
@@ -86,6 +96,7 @@ class SessionOwner(OwnerBase):
         self.holds: dict[str, Hold] = {}
         self._next_expected = last_number + 1
         self._waiters: deque[Acceptance] = deque()
+        self._overstaying: dict[Hold, None] = {}
         self._searching = False
         self._news = False
         """Whether messages came since the search began."""
@@ -102,6 +113,8 @@ class SessionOwner(OwnerBase):
             self.notices.append((acceptance.answer, (None, refusal)))
             return
         if session_id is None:
+            for overstaying in list(self._overstaying):
+                self._expire(overstaying, now)
             self._waiters.append(acceptance)
             self._due = min(self._due, acceptance.deadline)
             self._search()
@@ -200,6 +213,7 @@ class SessionOwner(OwnerBase):
 
     def _close(self, hold: Hold, end: LockEnd, now: Timestamp) -> None:
         hold.closing = True
+        self._overstaying.pop(hold, None)
         hold.stream.leave(hold.taker)
         for lock in self.locks:
             if lock.home is not hold.stream or lock.is_ending:
@@ -343,7 +357,11 @@ class SessionOwner(OwnerBase):
         if now < self._due:
             return
         for hold in list(self.holds.values()):
-            if not hold.closing and hold.until <= now:
+            if hold.closing or hold.until > now:
+                continue
+            if hold.may_overstay and not self._waiters and now < hold.until + overstay_ticks:
+                self._overstaying[hold] = None
+            else:
                 self._expire(hold, now)
         # Nobody is turned away while a search might yet find something.
         waiters = () if self._searching else tuple(self._waiters)
@@ -356,11 +374,15 @@ class SessionOwner(OwnerBase):
                 self.notices.append((acceptance.answer, (None, refusal)))
         self._due = min(
             (
-                *(hold.until for hold in self.holds.values() if not hold.closing),
+                *(self._look_at(hold) for hold in self.holds.values() if not hold.closing),
                 *(waiter.deadline for waiter in waiters if waiter.deadline > now),
             ),
             default=timestamp_never,
         )
+
+    def _look_at(self, hold: Hold) -> Timestamp:
+        """When a hold is over, or may be."""
+        return Timestamp(hold.until + overstay_ticks) if hold in self._overstaying else hold.until
 
     @override
     def reconfigured(self, target: Target, now: Timestamp) -> None:
