@@ -55,6 +55,25 @@ def test_what_is_shown_instead(site: Server, raw: RawClient) -> None:
     assert (missing.status, missing.text) == (200, "index.html")
 
 
+def test_a_document_that_is_shown_instead_is_shown_whole(site: Server, raw: RawClient) -> None:
+    """What a browser asks of a file that is missing says nothing about the error document."""
+    configure(raw, "<ErrorDocument404Path>404.html</ErrorDocument404Path>")
+    etag = raw("HEAD", "/$web/404.html").etag
+    for headers in (
+        {"Range": "bytes=0-2"},
+        {"Range": "bytes=99-"},
+        {"If-None-Match": etag},
+        {"If-Match": '"0x1"'},
+    ):
+        missing = visit(site, "/nothing", **headers)
+        assert (missing.status, missing.text) == (404, "404.html"), headers
+        assert "content-range" not in missing.headers
+    configure(raw, "<DefaultIndexDocumentPath>index.html</DefaultIndexDocumentPath>")
+    etag = raw("HEAD", "/$web/index.html").etag
+    assert visit(site, "/any/route", **{"If-None-Match": etag}).status == 304
+    assert visit(site, "/any/route", Range="bytes=0-2").status == 206
+
+
 def test_a_site_that_is_not_enabled(site: Server) -> None:
     assert visit(site, "/index.html").status == 404
 

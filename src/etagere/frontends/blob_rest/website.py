@@ -12,6 +12,12 @@ from etagere.frontends.common.call import Target
 from etagere.frontends.common.message import Response
 
 container: Final = "$web"
+_of_the_missing_file: Final = frozenset(
+    """
+    range x-ms-range x-ms-range-get-content-md5 x-ms-range-get-content-crc64
+    if-match if-none-match if-modified-since if-unmodified-since x-ms-if-tags
+    """.split()
+)
 
 
 async def get(call: BlobCall) -> Response:
@@ -28,9 +34,9 @@ async def get(call: BlobCall) -> Response:
         if refused.code not in ("BlobNotFound", "ContainerNotFound"):
             raise
     if site.error_document:
-        return await _instead(call, site.error_document, 404)
+        return await _error_document(call, site.error_document)
     if site.default_index_path:
-        return await _instead(call, site.default_index_path, 200)
+        return await _instead(call, site.default_index_path)
     raise Refused("WebContentNotFound")
 
 
@@ -43,10 +49,21 @@ async def _show(call: BlobCall, path: str) -> Response:
     return await blobs.get(call)
 
 
-async def _instead(call: BlobCall, path: str, status: int) -> Response:
+async def _instead(call: BlobCall, path: str) -> Response:
     try:
-        response = await _show(call, path)
-    except Refused:
-        raise Refused("WebContentNotFound") from None
-    response.status = status
+        return await _show(call, path)
+    except Refused as refused:
+        if refused.code in ("BlobNotFound", "ContainerNotFound"):
+            raise Refused("WebContentNotFound") from None
+        raise
+
+
+async def _error_document(call: BlobCall, path: str) -> Response:
+    """All of it, whatever the request wanted to know or have of the file that is missing."""
+    headers = call.request.headers
+    call.request.headers = {
+        name: headers[name] for name in headers if name not in _of_the_missing_file
+    }
+    response = await _instead(call, path)
+    response.status = 404
     return response
