@@ -14,25 +14,44 @@ from azure.core.exceptions import HttpResponseError
 from .serving import RawClient, Reply, Server
 
 large = hashlib.shake_128(b"copy").digest(300_000)
+sparse = bytes(5 * 1024 * 1024) + large[:1024] + bytes(4 * 1024 * 1024 - 1024)
+typed = {"AppendBlob": large, "PageBlob": sparse}
+
+
+def md5_of(data: bytes) -> str:
+    return base64.b64encode(hashlib.md5(data).digest()).decode()
 
 
 class Elsewhere(BaseHTTPRequestHandler):
-    """A web server that is not Azure's: /slow waits, /gone breaks off, /none is missing."""
+    """A web server that is not Azure's: /slow waits, /gone breaks off, /none is missing, and
+    /AppendBlob and /PageBlob are what blobs of these types say of themselves."""
 
     release = threading.Event()
+    etag = '"pinned"'
 
     def do_GET(self) -> None:
         if self.path == "/none":
             self.send_error(404)
             return
-        if self.path == "/slow":
-            self.release.wait(20)
+        kind = self.path[1:].split("?")[0]
+        blob = typed.get(kind, large)
+        if self.headers.get("If-Match") not in (None, self.etag):
+            self.send_error(412)
+            return
         self.send_response(200)
+        if kind in typed:
+            self.send_header("x-ms-blob-type", kind)
+            self.send_header("x-ms-blob-sequence-number", "7")
+            self.send_header("x-ms-blob-sealed", "true")
+            self.send_header("ETag", self.etag)
         self.send_header("Content-Type", "image/png")
         self.send_header("x-ms-meta-from", "elsewhere")
-        self.send_header("Content-Length", str(len(large)))
+        self.send_header("Content-Length", str(len(blob)))
+        self.send_header("Content-MD5", md5_of(blob))
         self.end_headers()
-        self.wfile.write(large if self.path != "/gone" else large[:1000])
+        if "slow" in self.path:
+            self.release.wait(20)
+        self.wfile.write(blob if "gone" not in self.path else blob[:1000])
 
     def log_message(self, *_: object) -> None:
         pass
@@ -222,7 +241,7 @@ def test_a_copy_from_elsewhere_goes_on_after_the_answer(
     assert got.headers["x-ms-meta-from"] == "elsewhere"
 
 
-@pytest.mark.parametrize("page", ["/gone", "/none"])
+@pytest.mark.parametrize("page", ["/gone", "/AppendBlob?gone", "/PageBlob?gone"])
 def test_a_copy_that_fails_says_so(
     raw: RawClient, container: str, elsewhere: str, page: str
 ) -> None:
@@ -230,7 +249,83 @@ def test_a_copy_that_fails_says_so(
     head = settled(raw, f"{container}/b")
     assert head.headers["x-ms-copy-status"] == "failed"
     assert head.headers["x-ms-copy-status-description"]
+    assert head.headers["content-length"] == "0"
+    assert raw("DELETE", f"{container}/b").status == 202
     assert raw.put_blob(f"{container}/b", b"x").status == 201
+
+
+@pytest.mark.parametrize(
+    ("source", "status"), [("/none", 404), ("nowhere", 404), ("/PageBlob", 412)]
+)
+def test_a_source_that_cannot_be_had_makes_no_copy(
+    raw: RawClient, container: str, elsewhere: str, source: str, status: int
+) -> None:
+    """It is asked before anything is changed, and its answer is the request's."""
+    before = raw.put_blob(f"{container}/b", b"x")
+    url = "http://127.0.0.1:1/x" if source == "nowhere" else f"{elsewhere}{source}"
+    unmet = {"x_ms_source_if_match": '"0x1"'} if status == 412 else {}
+    refused = copy(raw, f"{container}/b", url, **unmet)
+    code = "SourceConditionNotMet" if unmet else "CannotVerifyCopySource"
+    assert (refused.status, refused.code) == (status, code)
+    assert raw("HEAD", f"{container}/b").etag == before.etag
+    missing = copy(raw, "/not-there/b", url)
+    assert (missing.status, missing.code) == (404, "ContainerNotFound")
+    unmet = copy(raw, f"{container}/b", url, If_Match='"0x1"')
+    assert (unmet.status, unmet.code) == (412, "ConditionNotMet")
+
+
+@pytest.mark.parametrize("kind", sorted(typed))
+def test_a_blob_that_is_elsewhere_keeps_its_type(
+    raw: RawClient, container: str, elsewhere: str, kind: str
+) -> None:
+    path = f"{container}/b"
+    assert copy(raw, path, f"{elsewhere}/{kind}").status == 202
+    head = settled(raw, path)
+    assert head.headers["x-ms-copy-status"] == "success"
+    assert head.headers["x-ms-blob-type"] == kind
+    assert head.headers["content-md5"] == md5_of(typed[kind])
+    assert raw("GET", path).body == typed[kind]
+    if kind == "AppendBlob":
+        assert head.headers["x-ms-blob-sealed"] == "true"
+        assert head.headers["x-ms-blob-committed-block-count"] == "1"
+        assert copy(raw, path, f"{elsewhere}/{kind}", x_ms_seal_blob="false").status == 202
+        assert "x-ms-blob-sealed" not in settled(raw, path).headers
+        raw("PUT", path, b"more", comp="appendblock")
+        assert raw("GET", path).body == large + b"more"
+    else:
+        assert head.headers["x-ms-blob-sequence-number"] == "7"
+        ranges = raw("GET", path, comp="pagelist").text
+        # The writes are of 4 MiB; of the third, which is zeros, nothing is stored.
+        assert "<Start>4194304</Start><End>8388607</End>" in ranges
+        assert ranges.count("<PageRange>") == 1
+    other = copy(raw, path, f"{elsewhere}/page")
+    assert (other.status, other.code) == (409, "InvalidBlobType")
+
+
+def test_a_pending_page_blob_has_its_length_and_loses_it_when_aborted(
+    raw: RawClient, container: str, elsewhere: str
+) -> None:
+    path = f"{container}/b"
+    started = copy(raw, path, f"{elsewhere}/PageBlob?slow")
+    head = raw("HEAD", path)
+    assert head.headers["content-length"] == str(len(sparse))
+    assert head.headers["x-ms-copy-progress"] == f"0/{len(sparse)}"
+    query = {"comp": "copy", "copyid": started.headers["x-ms-copy-id"]}
+    assert raw("PUT", path, None, {"x-ms-copy-action": "abort"}, **query).status == 204
+    Elsewhere.release.set()
+    assert raw("HEAD", path).headers["content-length"] == "0"
+    assert raw("GET", path).body == b""
+
+
+def test_two_names_of_this_machine_are_one_server(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    """A page blob's copy shares its pages, which a download of it would not."""
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": "1024"}
+    raw("PUT", f"{container}/a", headers=disk)
+    source = url_of(server, raw, f"{container}/a").replace("127.0.0.1", "localhost")
+    done = copy(raw, f"{container}/b", source)
+    assert (done.status, done.headers["x-ms-copy-status"]) == (202, "success")
 
 
 def test_a_pending_copy_is_aborted(
@@ -544,6 +639,36 @@ def test_a_pending_copy_goes_on_where_its_container_goes(
         server.sweep()
         time.sleep(0.05)
     assert raw("GET", "/renamed/b").body == large
+    assert server.problems() == []
+
+
+@pytest.mark.parametrize("kind", sorted(typed))
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_copy_that_is_gone_on_with_wants_the_source_that_it_began_with(
+    server: Server,
+    raw: RawClient,
+    container: str,
+    elsewhere: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    *,
+    changed: bool,
+) -> None:
+    """As it is after a restart: here the copy has lost sight of its blob."""
+    copy(raw, f"{container}/b", f"{elsewhere}/{kind}?slow")
+    server.clock.advance(5)
+    headers = {"x-ms-source-container-name": container[1:]}
+    raw("PUT", "/renamed", headers=headers, restype="container", comp="rename")
+    if changed:
+        monkeypatch.setattr(Elsewhere, "etag", '"another"')
+    Elsewhere.release.set()
+    until = time.monotonic() + 20
+    while (head := raw("HEAD", "/renamed/b")).headers["x-ms-copy-status"] == "pending":
+        assert time.monotonic() < until
+        server.sweep()
+        time.sleep(0.05)
+    assert head.headers["x-ms-copy-status"] == ("failed" if changed else "success")
+    assert raw("GET", "/renamed/b").body == (b"" if changed else typed[kind])
     assert server.problems() == []
 
 

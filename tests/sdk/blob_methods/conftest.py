@@ -41,10 +41,10 @@ class _Slow(BaseHTTPRequestHandler):
     release = threading.Event()
 
     def do_GET(self) -> None:
-        self.release.wait(20)
         self.send_response(200)
         self.send_header("Content-Length", "4")
         self.end_headers()
+        self.release.wait(20)
         self.wfile.write(b"late")
 
     def log_message(self, *_: object) -> None:
@@ -54,6 +54,7 @@ class _Slow(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Slow)
+    _Slow.release.clear()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/late"

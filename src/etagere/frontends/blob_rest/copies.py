@@ -22,6 +22,7 @@ from etagere.frontends.blob_rest.source_bytes import (
     check_own,
     must_be_empty,
     no_digests,
+    open_elsewhere,
     read_own,
     source_digests,
     source_key_of,
@@ -55,6 +56,7 @@ from etagere.services.blob import (
 )
 from etagere.services.blob.copies import CopyBlob, PagesNotShared, SealedOtherwise, TagOption
 from etagere.services.blob.creation import NewBlob
+from etagere.services.blob.fetching import Fetched
 from etagere.services.blob.records import BlobRecord
 
 _seal_header: Final = "x-ms-seal-blob"
@@ -97,10 +99,22 @@ async def copy(call: BlobCall) -> Response:
     if isinstance(source, OwnBlob):
         record = await _copy(call, source, wanted)
     else:
+        await remote_copies.admit(call.blobs, where, guard)
+        fetched = await _open_elsewhere(call, source, wanted)
         record = await remote_copies.start(
-            call.blobs, call.account.name, where, guard, wanted, source.headers, keeping
+            call.blobs, call.account.name, where, guard, wanted, source.headers, keeping, fetched
         )
     return Response(202, _copied(record))
+
+
+async def _open_elsewhere(call: BlobCall, source: OtherUrl, wanted: CopyBlob) -> Fetched:
+    """A copy begins when its source has answered; a source that cannot be had makes no copy."""
+    try:
+        return await open_elsewhere(call, source)
+    except Refused as refused:
+        if refused.status in (304, 412) and not wanted.source_conditions.absent:
+            raise Refused("SourceConditionNotMet") from None
+        raise
 
 
 def _sealed(call: BlobCall) -> bool | None:

@@ -87,6 +87,21 @@ async def take(
     """Read a source, under the request's source conditions; raises CannotVerifyCopySource."""
     if isinstance(source, OwnBlob):
         return await _take_own(call, source, wanted, bytes_max, seal)
+    fetched = await open_elsewhere(call, source, wanted)
+    try:
+        with closing(fetched):
+            body = await call.blobs.receive(
+                fetched.chunks, fetched.length, bytes_max, md5=True, seal=seal
+            )
+    except CannotFetch as failure:
+        raise Refused("CannotVerifyCopySource", status=404) from failure
+    return Taken(body, dict(fetched.headers))
+
+
+async def open_elsewhere(
+    call: BlobCall, source: OtherUrl, wanted: RequestedRange | None = None
+) -> Fetched:
+    """The answer of a source that is not this server's, under the request's source conditions."""
     headers = dict(source.headers)
     for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
         value = call.header(f"x-ms-source-{name}")
@@ -99,14 +114,14 @@ async def take(
         raise Refused("CannotVerifyCopySource", status=403)
     try:
         fetched = await call.blobs.fetcher.fetch(source.url, headers)
-        with closing(fetched):
-            _check_fetched(fetched, ranged=wanted is not None)
-            body = await call.blobs.receive(
-                fetched.chunks, fetched.length, bytes_max, md5=True, seal=seal
-            )
     except CannotFetch as failure:
         raise Refused("CannotVerifyCopySource", status=404) from failure
-    return Taken(body, dict(fetched.headers))
+    try:
+        _check_fetched(fetched, ranged=wanted is not None)
+    except Refused:
+        fetched.close()
+        raise
+    return fetched
 
 
 def _check_fetched(fetched: Fetched, *, ranged: bool) -> None:

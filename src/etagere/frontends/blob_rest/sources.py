@@ -54,7 +54,9 @@ async def find_source(call: BlobCall, *, same_account_is_enough: bool) -> Source
         raise invalid_header(header, url)
     token = call.header(authorization_header)
     if not _is_ours(call, parts.netloc):
-        return OtherUrl(url, {"Authorization": token} if token else {})
+        # A bearer token is only taken together with a version.
+        headers = {"Authorization": token, "x-ms-version": call.version} if token else {}
+        return OtherUrl(url, headers)
     headers = {"host": parts.netloc, "x-ms-version": call.version}
     if token:
         headers["authorization"] = token
@@ -85,7 +87,7 @@ def _tells_tags(call: BlobCall) -> bool:
 def _is_ours(call: BlobCall, netloc: str) -> bool:
     """Whether a URL leads back here: the same host and port, or another account's of this port."""
     own = call.request.host.lower()
-    if netloc.lower() == own:
+    if _without_alias(netloc.lower()) == _without_alias(own):
         return True
     other, ours = resolve(netloc, "/x"), resolve(own, "/x")
     return (
@@ -93,6 +95,12 @@ def _is_ours(call: BlobCall, netloc: str) -> bool:
         and ours.host_style
         and netloc.partition(".")[2].lower() == own.partition(".")[2]
     )
+
+
+def _without_alias(netloc: str) -> str:
+    """Host and port, of two names for this machine always the same one."""
+    host, colon, port = netloc.partition(":")
+    return f"127.0.0.1{colon}{port}" if host == "localhost" else netloc
 
 
 async def _admit(call: BlobCall, request: Request, *, trusted: bool) -> BlobCall:

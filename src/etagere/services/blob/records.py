@@ -184,6 +184,10 @@ class PendingCopy(msgspec.Struct, array_like=True):
     account: str = ""
     scope: str = ""
     """The encryption scope that the content will be in, and whose it is."""
+    etag: str = ""
+    """The source's when it was opened, or "" where it had none that says anything."""
+    sealed: bool | None = None
+    """Whether an append blob is to be sealed; None: as its source is."""
 
 
 class StagedBlock(msgspec.Struct, array_like=True):
