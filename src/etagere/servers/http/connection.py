@@ -464,7 +464,7 @@ class HttpConnection:
         if len(body) <= _joined_bytes_max:
             self._transport.write(head + body)
         else:
-            self._transport.writelines((head, body))
+            self._write(head, body)
 
     async def _write_stream(
         self, work: _Work, request: Request, response: Response, *, keep: bool
@@ -488,7 +488,7 @@ class HttpConnection:
                     continue
                 written += len(piece)
                 if chunked:
-                    self._transport.writelines((b"%x\r\n" % len(piece), piece, b"\r\n"))
+                    self._write(b"%x\r\n" % len(piece), piece, b"\r\n")
                 else:
                     self._transport.write(piece)
                 if self._write_paused or self._lost:
@@ -504,6 +504,12 @@ class HttpConnection:
             _log.error("response of %d bytes had stated %s", written, stated)
             return False
         return True
+
+    def _write(self, *pieces: bytes) -> None:
+        """Not `writelines`: asyncio's own, before Python 3.12.9 and 3.13.2, holds no writer back
+        (CVE-2024-12254).  uvloop gathers what is written anyhow."""
+        for piece in pieces:
+            self._transport.write(piece)
 
     async def _drain(self) -> None:
         if not self._lost:
