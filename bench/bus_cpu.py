@@ -1,12 +1,12 @@
-"""What a message costs the broker in CPU time: `python -m bench.bus_cpu [--messages N] [--pairs N]`.
+"""What a message costs the broker in CPU time: `python -m bench.bus_cpu [--pairs N] [--asking]`.
 
 Clients without sockets in the same process: their bytes are made beforehand, sent as fast as they
-are answered, 500 at a time, and every delivery is accepted.  Everything else is as in a server:
+are answered, 500 at a time, and every delivery is accepted (and settled, or with `--asking` to be
+answered).  Everything else is as in a server:
 connections, broker, an LMDB store that is synced.  All threads' time is counted, so the figures
 mean something on a machine that does other work meanwhile; of several rounds the cheapest counts.
 
-    --profile           cProfile's view of the event loop's thread
-    --profile writer    of the store's thread
+    --profile    cProfile's view of the event loop's thread
 """
 
 import argparse
@@ -22,7 +22,6 @@ from typing import Any, Final, cast
 from etagere.app import runtime
 from etagere.frontends.bus_amqp.cbs import TokenPolicy
 from etagere.frontends.bus_amqp.connection import BusServer
-from etagere.kv.engines.group_commit import GroupCommit
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.protocols.amqp.composites import Composite, encode_composite
 from etagere.protocols.amqp.connection import amqp_header, sasl_header
@@ -147,7 +146,9 @@ class _Sender(_Wire):
         del size
         if code != _disposition_code:
             return
-        first, last = struct.unpack_from(">IxI", data, at + 16 if data[at + 15] == 0x70 else at + 15)
+        first, last = struct.unpack_from(
+            ">IxI", data, at + 16 if data[at + 15] == 0x70 else at + 15
+        )
         self.answered += last - first + 1
         if not self._asked:
             self._asked = True
@@ -155,9 +156,9 @@ class _Sender(_Wire):
 
 
 class _Receiver(_Wire):
-    def __init__(self, server: AmqpServer) -> None:
+    def __init__(self, server: AmqpServer, *, asking: bool) -> None:
         super().__init__(server, receiver=True)
-        sample = _frame(Disposition(True, 2**31, 2**31, True, accepted))
+        sample = _frame(Disposition(True, 2**31, 2**31, not asking, accepted))
         at = sample.index(struct.pack(">I", 2**31))
         self._before = sample[:at]
         self._between = sample[at + 4 : at + 5]
@@ -200,15 +201,16 @@ async def _round(senders: list[_Sender], receivers: list[_Receiver], count: int)
     started = time.process_time()
     for sender in senders:
         sender.send_more()
-    while sum(one.received for one in receivers) < wanted:
+    while sum(one.received for one in receivers) < wanted:  # noqa: ASYNC110 - costs nothing
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0.02)  # the last of them are being deleted
     return time.process_time() - started
 
 
 async def _measure(
-    folder: str, count: int, pairs: int, rounds: int, profile: cProfile.Profile | None
+    folder: str, given: argparse.Namespace, profile: cProfile.Profile | None
 ) -> list[float]:
+    count, pairs = given.messages, given.pairs
     clock, entropy = RealClock(), SystemEntropy()
     engine = LmdbEngine.open(folder, clock=clock, alone=True)
     timers = Timers(clock)
@@ -217,10 +219,10 @@ async def _measure(
     policy = TokenPolicy(lambda _path, _name: None, check=False)
     server = AmqpServer(BusServer(broker, clock, entropy, policy), clock, timers)
     senders = [_Sender(server) for _ in range(pairs)]
-    receivers = [_Receiver(server) for _ in range(pairs)]
+    receivers = [_Receiver(server, asking=given.asking) for _ in range(pairs)]
     await _round(senders, receivers, count // pairs // 4)
     spent = []
-    for _ in range(rounds):
+    for _ in range(given.rounds):
         if profile is not None:
             profile.enable()
         spent.append(await _round(senders, receivers, count // pairs))
@@ -233,30 +235,17 @@ async def _measure(
     return spent
 
 
-def _profile_writer(profile: cProfile.Profile) -> None:
-    """Run the writer's thread under the profile."""
-    main = GroupCommit._main
-
-    def profiled(commits: GroupCommit) -> None:
-        profile.runcall(main, commits)
-
-    GroupCommit._main = profiled  # type: ignore[method-assign]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.bus_cpu", description=__doc__)
     parser.add_argument("--messages", type=int, default=40_000)
     parser.add_argument("--pairs", type=int, default=1, help="of a sender and a receiver")
+    parser.add_argument("--asking", action="store_true", help="to be answered what is accepted")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--profile", nargs="?", const="loop", choices=("loop", "writer"))
+    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     profile = cProfile.Profile() if given.profile else None
-    if given.profile == "writer" and profile is not None:
-        _profile_writer(profile)
     with tempfile.TemporaryDirectory(prefix="etagere-bench-") as folder:
-        on_loop = profile if given.profile == "loop" else None
-        work = _measure(folder, given.messages, given.pairs, given.rounds, on_loop)
-        spent = runtime.run(work)
+        spent = runtime.run(_measure(folder, given, profile))
     if profile is not None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(40)
         return

@@ -16,6 +16,7 @@ from etagere.protocols.amqp.commands import (
     SendTransfer,
     SendTransfers,
     SettleReceived,
+    SettleSent,
 )
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.events import (
@@ -28,7 +29,7 @@ from etagere.protocols.amqp.events import (
     TransfersReceived,
 )
 from etagere.protocols.amqp.limits import Limits
-from etagere.protocols.amqp.outcomes import accepted
+from etagere.protocols.amqp.outcomes import Rejected, accepted
 from etagere.protocols.amqp.performatives import Disposition, Flow, Transfer
 from etagere.protocols.amqp.runs import Runs
 
@@ -262,3 +263,35 @@ def test_batches_say_what_single_commands_say(
         ]
     expected = _after(singly, window=window, frame_bytes=frame_bytes)
     assert _after(together, window=window, frame_bytes=frame_bytes) == expected
+
+
+def _confirmed(batches: list[tuple[list[int], bool, bool]], *, together: bool) -> list[Any]:
+    """What is written of these outcomes, and what is then unsettled."""
+    peer = _started()
+    session = peer.attach(receiver=True, handle=9, name="another").session
+    sent = dict(session.unsettled)
+    for ids, good, forget in batches:
+        state = accepted if good else Rejected()
+        deliveries = [sent[number] for number in ids]
+        for some in [deliveries] if together else [[one] for one in deliveries]:
+            peer.command(SettleSent(some, state, forget))
+    return [peer.hear(), list(session.unsettled)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(
+                st.builds(range, st.integers(0, 20), st.integers(21, sent_by_us)).map(list),
+                st.lists(st.integers(0, sent_by_us - 1), min_size=1, max_size=5),
+            ),
+            st.integers(0, 3).map(bool),
+            st.integers(0, 3).map(bool),
+        ),
+        max_size=4,
+    )
+)
+def test_outcomes_are_confirmed_together_as_singly(
+    batches: list[tuple[list[int], bool, bool]],
+) -> None:
+    assert _confirmed(batches, together=True) == _confirmed(batches, together=False)

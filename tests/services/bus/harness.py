@@ -129,6 +129,10 @@ class Receiving:
     def settled(self, ticket, refusal):
         self.answers[ticket] = refusal
 
+    def completed_each(self, tickets, refusal):
+        for ticket in tickets:
+            self.settled(ticket, refusal)
+
     def detached(self, refusal):
         self.refusal = refusal
 

@@ -22,6 +22,7 @@ from .harness import (
     Abandon,
     Defer,
     HandClock,
+    Receiving,
     SeededEntropy,
     body_of,
     codec,
@@ -130,6 +131,10 @@ class Client:
         if not self.dead:
             self.run.watch(self.run.settled, self, ticket, refusal)
 
+    def completed_each(self, tickets, refusal):
+        for ticket in tickets:
+            self.settled(ticket, refusal)
+
     def detached(self, refusal):
         if self.dead:
             return
@@ -142,6 +147,30 @@ class Client:
         if outcome is complete:
             fate.may_be_gone = True
         self.link.settle(token, outcome, (fate, token))
+
+    def complete_each(self, fates):
+        for fate in fates:
+            fate.settling = complete
+            fate.may_be_gone = True
+        tickets = [(fate, self.held[fate]) for fate in fates]
+        self.link.complete_each([token for _, token in tickets], tickets)
+
+
+class Sender:
+    """A sender's sink in a simulation; its tickets are fates."""
+
+    def sent(self, fate, refusal):
+        if refusal is None:
+            fate.acknowledged = True
+        else:
+            assert refusal.code == "amqp:internal-error"
+
+    def sent_each(self, fates, refusal):
+        for fate in fates:
+            self.sent(fate, refusal)
+
+    def detached(self, refusal):
+        assert refusal.code == "com.microsoft:container-close"
 
 
 class Simulation:
@@ -280,6 +309,7 @@ class Simulation:
         action = self.random.choices(
             [
                 self.send,
+                self.send_run,
                 self.open,
                 self.settle_some,
                 self.give_credit,
@@ -288,7 +318,7 @@ class Simulation:
                 self.transact,
                 self.crash,
             ],
-            [30, 6, 40, 20, 4, 4, 6, 0.5 if self.crashes else 0],
+            [20, 10, 6, 40, 20, 4, 4, 6, 0.5 if self.crashes else 0],
         )[0]
         result = action()
         if asyncio.iscoroutine(result):
@@ -307,6 +337,12 @@ class Simulation:
     def send(self):
         fates = [self.new_fate() for _ in range(self.random.choice([1, 1, 1, 3]))]
         self.spawn(self.sending(fates))
+
+    def send_run(self):
+        link = self.broker.open_sender("q", Sender())
+        fates = [self.new_fate() for _ in range(self.random.randrange(1, 6))]
+        messages = [message(fate.body, session=fate.session) for fate in fates]
+        link.send_each(messages, fates, alike=not self.sessions)
 
     async def sending(self, fates):
         try:
@@ -358,10 +394,14 @@ class Simulation:
         if not holders:
             return
         client = self.random.choice(holders)
-        for fate in self.random.sample(list(client.held), min(len(client.held), 3)):
-            if fate.settling is None and fate.holder is client:
-                outcomes = [complete, complete, complete, release, Abandon()]
-                client.settle(fate, self.random.choice(outcomes))
+        some = self.random.sample(list(client.held), min(len(client.held), 3))
+        some = [fate for fate in some if fate.settling is None and fate.holder is client]
+        if some and self.random.random() < 0.4:
+            client.complete_each(some)
+            return
+        for fate in some:
+            outcomes = [complete, complete, complete, release, Abandon()]
+            client.settle(fate, self.random.choice(outcomes))
 
     def close_one(self):
         if not self.clients:
@@ -472,7 +512,17 @@ class Simulation:
         counters = self.broker.administration.get("q")
         assert counters.counts.active == len(left)
         assert counters.counts.dead_letter == len(buried)
+        if not self.sessions:
+            await self.receive_everything([one.sequence_number for one in left])
         return there
+
+    async def receive_everything(self, numbers):
+        """Nothing stays locked, whatever failed."""
+        sink = Receiving()
+        sink.link = self.broker.open_receiver("q", peek_lock, sink, connection=sink)
+        sink.link.set_credit(len(numbers) + 1, drain=True)
+        await self.broker.catch_up()
+        assert [one.sequence_number for one in sink.deliveries] == numbers
 
     async def everything_left(self, path):
         found, first = [], 0

@@ -341,8 +341,8 @@ class ReceiverLink(LinkHandler):
         state = event.state
         if type(state) is Accepted and receiver is not None:
             deliveries = event.deliveries
-            tickets = None if event.settled else [(delivery, state) for delivery in deliveries]
-            receiver.complete_each([delivery.context for delivery in deliveries], tickets)
+            tokens = [delivery.context for delivery in deliveries]
+            receiver.complete_each(tokens, None if event.settled else deliveries)
             return
         for delivery in event.deliveries:
             self._settle(receiver, delivery, event.state, event.settled)
@@ -474,6 +474,14 @@ class ReceiverLink(LinkHandler):
             again = refusal.code in errors.retried_by_clients
             wire.send(SettleSent([delivery], Rejected(error), forget=not again))
         wire.host.wake()
+
+    def completed_each(self, tickets: Sequence[SentDelivery], refusal: Refused | None) -> None:
+        if refusal is not None:
+            for delivery in tickets:
+                self.settled((delivery, accepted), refusal)
+            return
+        self.wire.send(SettleSent(tickets, accepted))
+        self.wire.host.wake()
 
     def detached(self, refusal: Refused) -> None:
         """As with senders."""

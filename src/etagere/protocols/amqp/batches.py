@@ -1,4 +1,4 @@
-"""Many transfers out, and many that came accepted, at one go.
+"""Many transfers out, many that came accepted, and many outcomes confirmed, at one go.
 
 What is said is what one command for each would have said; where that cannot be known at a glance,
 one for each it is.
@@ -7,15 +7,21 @@ one for each it is.
 from itertools import islice, repeat
 from typing import Final
 
-from etagere.protocols.amqp.commands import AcceptReceived, SendTransfer, SendTransfers
+from etagere.protocols.amqp.commands import (
+    AcceptReceived,
+    SendTransfer,
+    SendTransfers,
+    SettleSent,
+)
 from etagere.protocols.amqp.deliveries import Deliveries
 from etagere.protocols.amqp.links import Delivery, serial_mask
 from etagere.protocols.amqp.outbox import Outbox
-from etagere.protocols.amqp.outcomes import accepted_bytes
+from etagere.protocols.amqp.outcomes import accepted, accepted_bytes
 from etagere.protocols.amqp.states import SessionState
 from etagere.protocols.amqp.transfer_out import tag_bytes, transfer_packer
 
 _receiver: Final = True
+_sender: Final = False
 _mapped: Final = SessionState.mapped
 
 
@@ -95,3 +101,21 @@ class Batches:
             return
         for number in ids:
             self._outbox.settle(session, _receiver, number, accepted_bytes)
+
+    def settle_sent(self, command: SettleSent) -> None:
+        deliveries = command.deliveries
+        session, first = deliveries[0].link.session, deliveries[0].id
+        last = first + len(deliveries) - 1
+        ids = [delivery.id for delivery in deliveries]
+        if (
+            command.state is not accepted
+            or not command.forget
+            or session.state is not _mapped
+            or ids != list(range(first, last + 1))
+            or [*map(session.unsettled.get, ids)] != [*deliveries]
+        ):
+            self._deliveries.settle_sent(command)
+            return
+        for number in ids:
+            del session.unsettled[number]
+        self._outbox.settle_run(session, _sender, first, last, accepted_bytes)

@@ -79,7 +79,7 @@ class SettleReceived(msgspec.Struct, frozen=True):
 class SettleSent(msgspec.Struct, frozen=True):
     """Answer a `DispositionReceived` that was not settled, whole or in part."""
 
-    deliveries: list[Delivery]
+    deliveries: Sequence[Delivery]
     state: DeliveryState
     forget: bool = True
     """False keeps the deliveries, so that the peer may ask again (after `server-busy`)."""

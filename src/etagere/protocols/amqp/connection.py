@@ -190,6 +190,8 @@ class Connection:
                 self._batches.accept(command)
             case SettleReceived():
                 self._sessions.deliveries.settle_received(command)
+            case SettleSent() if len(command.deliveries) > 1:
+                self._batches.settle_sent(command)
             case SettleSent():
                 self._sessions.deliveries.settle_sent(command)
             case GrantCredit():

@@ -118,7 +118,8 @@ class Receiver(Protocol):
         ...
 
     def complete_each(self, tokens: Sequence[bytes], tickets: Sequence[Any] | None) -> None:
-        """`settle` with `complete` for each; without tickets nobody is told how it went."""
+        """`settle` with `complete` for each; `sink.completed_each` for the tickets, or without
+        tickets nobody is told how it went."""
         ...
 
     def close(self, *, broken: bool) -> None:

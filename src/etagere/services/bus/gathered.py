@@ -5,6 +5,7 @@ their transaction; each is still answered for itself.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -43,7 +44,23 @@ class Sent(msgspec.Struct, frozen=True):
         ]
 
 
-Completed = tuple[Lock, Any, Answer | None]
+class Completed(msgspec.Struct, frozen=True):
+    """Locked messages that one receiver is done with."""
+
+    locks: Sequence[Lock]
+    ticket: Any
+    """Of several, a sequence with a ticket for each."""
+    answer: Answer | None
+    """Told the ticket; nobody if there is none."""
+
+    def each(self) -> list["Completed"]:
+        if len(self.locks) == 1:
+            return [self]
+        tickets = repeat(None) if self.answer is None else self.ticket
+        return [
+            Completed((lock,), (ticket,), self.answer)
+            for lock, ticket in zip(self.locks, tickets, strict=False)
+        ]
 
 
 def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[Message]) -> None:
@@ -149,7 +166,7 @@ class Sends:
 class Completions:
     """Locked messages of a log without sessions that are done with, and lie in one row each."""
 
-    __slots__ = ("_log", "alone", "items", "parts", "report", "state")
+    __slots__ = ("_count", "_log", "alone", "items", "parts", "report", "state")
 
     def __init__(self, log: Log, report: Report) -> None:
         self.parts: tuple[Partition, ...] = (log.part,)
@@ -158,21 +175,30 @@ class Completions:
         self.alone = False
         self.items: list[Completed] = []
         self._log = log
+        self._count = 0
 
     @property
     def weight(self) -> int:
-        return weight_least * len(self.items)
+        return weight_least * self._count
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= gathered_max
+
+    def add(self, item: Completed) -> None:
+        self.items.append(item)
+        self._count += len(item.locks)
 
     @property
     def is_one(self) -> bool:
-        return len(self.items) == 1
+        return self._count == 1
 
     def split(self) -> list[Operation]:
-        return [self._with(item) for item in self.items]
+        return [self._with(one) for item in self.items for one in item.each()]
 
     def _with(self, item: Completed) -> "Completions":
         one = Completions(self._log, self.report)
-        one.items = [item]
+        one.add(item)
         one.state = self.state
         return one
 
@@ -184,13 +210,14 @@ class Completions:
             return False
         numbers: list[int] = []
         size = 0
-        for lock, _, _ in self.items:
-            held = lock.held
-            if held.expires_at:
-                ledger.erase_plain(opened, held.number, held.size, held.expires_at)
-            else:
-                numbers.append(held.number)
-                size += held.size
+        for item in self.items:
+            for lock in item.locks:
+                held = lock.held
+                if held.expires_at:
+                    ledger.erase_plain(opened, held.number, held.size, held.expires_at)
+                else:
+                    numbers.append(held.number)
+                    size += held.size
         if numbers:
             ledger.erase_run(opened, numbers, size)
         return True

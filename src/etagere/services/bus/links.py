@@ -54,6 +54,10 @@ class ReceiverSink(Protocol):
         """
         ...
 
+    def completed_each(self, tickets: Sequence[Any], refusal: Refused | None) -> None:
+        """The same for messages completed with `Receiver.complete_each`: some of its tickets."""
+        ...
+
     def detached(self, refusal: Refused) -> None:
         """The broker ended the link: entity deleted, session lock lost, entity disabled, shutdown.
 

@@ -114,12 +114,22 @@ class LockTable:
         good = standing_of(lock.custody, token, now, peek_locks) is Standing.GOOD
         return lock if good else None
 
-    def good_ones(self, tokens: Sequence[bytes], now: Timestamp) -> list[Lock | None]:
-        """`good` for each: of a lock that was found by its token, only the time is in question."""
-        return [
-            lock if lock is not None and lock.status is held and now < lock.until else None
+    def plain_ones(self, tokens: Sequence[bytes], now: Timestamp) -> list[Lock] | None:
+        """`good` for each, if that is so of all, and their messages are active and in one row each.
+
+        Of a lock that was found by its token, only the time is in question.
+        """
+        locks = [
+            lock
             for lock in map(self._by_token.get, tokens)
+            if lock is not None
+            and lock.status is held
+            and now < lock.until
+            and lock.held.rest is None
+            and not lock.held.state
         ]
+        # The same token may have come twice.
+        return locks if len(locks) == len(tokens) == len(set(tokens)) else None
 
     def renew(self, lock: Lock, now: Timestamp, duration: int) -> Timestamp:
         """The full duration again."""

@@ -29,9 +29,9 @@ from etagere.kernel.message_lock import Custody, LockEnd, Place, lock_ends
 from etagere.services.bus import errors
 from etagere.services.bus.credit import Taker
 from etagere.services.bus.deliveries import LockedRun, delivery_of
-from etagere.services.bus.gathered import Completed, Completions, gathered_max
+from etagere.services.bus.gathered import Completed, Completions
 from etagere.services.bus.ledger import Log
-from etagere.services.bus.locks import Lock, LockStatus, LockTable, held, new_custody, settling
+from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody, settling
 from etagere.services.bus.messages import (
     Complete,
     DeadLetter,
@@ -311,42 +311,29 @@ class OwnerBase:
     def complete_each(
         self,
         tokens: Sequence[bytes],
-        tickets: Sequence[Any] | None,
+        tickets: Sequence[Any],
         answer: Answer | None,
         now: Timestamp,
     ) -> None:
-        """`settle` for messages that are all done with; without tickets nobody is answered."""
-        if tickets is None:
-            tickets, answer = (None,) * len(tokens), None
-        if self.log.sessioned or self.doubtful:
-            for token, ticket in zip(tokens, tickets, strict=True):
-                self.settle(token, complete, ticket, answer, now)
-            return
-        locks = self.locks.good_ones(tokens, now)
-        done: list[Completed] = []
-        for lock, token, ticket in zip(locks, tokens, tickets, strict=True):
-            # The same token may come twice.
-            if (
-                lock is not None
-                and lock.status is held
-                and lock.held.rest is None
-                and not lock.held.state
-            ):
-                lock.status = settling
-                done.append((lock, ticket, answer))
-            else:
-                self.settle(token, complete, ticket, answer, now)
-        if done:
-            self._gathering().items += done
+        """`settle` for messages that are all done with; answered with lists of their tickets."""
+        if not (self.log.sessioned or self.doubtful):
+            locks = self.locks.plain_ones(tokens, now)
+            if locks is not None:
+                for lock in locks:
+                    lock.status = settling
+                self._gathering().add(Completed(locks, tickets, answer))
+                return
+        for token, ticket in zip(tokens, tickets, strict=True):
+            self.settle(token, complete, (ticket,), answer, now)
 
     def _complete(self, lock: Lock, ticket: Any, answer: Answer | None) -> None:
         lock.status = settling
-        self._gathering().items.append((lock, ticket, answer))
+        self._gathering().add(Completed((lock,), ticket, answer))
 
     def _gathering(self) -> Completions:
         """Completed messages that can still be added to."""
         gathering = self._completions
-        if gathering is None or len(gathering.items) >= gathered_max:
+        if gathering is None or gathering.is_full:
             gathering = self._completions = Completions(self.log, self._completed)
             self.operations.append(gathering)
         return gathering
@@ -355,17 +342,17 @@ class OwnerBase:
         self, operation: Completions, done: bool | None, refusal: Refused | None, now: Timestamp
     ) -> None:
         answered = refusal or (None if done else self.lost())
-        for _, ticket, answer in operation.items:
-            if answer is not None:
-                self.answers.append((answer, ticket, answered))
-        if refusal is None:
-            locks = [lock for lock, _, _ in operation.items]
-            self.locks.remove_run(locks)
-            for lock in locks:
-                lock.home.outstanding -= 1
-        else:
-            for lock, _, _ in operation.items:
-                self.locks.restore(lock)
+        for done_with in operation.items:
+            locks = done_with.locks
+            if done_with.answer is not None:
+                self.answers.append((done_with.answer, done_with.ticket, answered))
+            if refusal is None:
+                self.locks.remove_run(locks)
+                locks[0].home.outstanding -= len(locks)  # without sessions there is one stream
+            else:
+                for lock in locks:
+                    self.locks.restore(lock)
+        if refusal is not None:
             self.tick(now)
 
     def take_operations(self) -> list[Operation]:

@@ -56,7 +56,17 @@ def _check_links(node: Node) -> None:
 class ReceiverLink:
     """What `links.Receiver` promises."""
 
-    __slots__ = ("_answer", "_closed", "_core", "_owner", "_sink", "_state", "_taker", "node")
+    __slots__ = (
+        "_answer",
+        "_answer_each",
+        "_closed",
+        "_core",
+        "_owner",
+        "_sink",
+        "_state",
+        "_taker",
+        "node",
+    )
 
     def __init__(
         self, core: Core, node: Node, mode: ReceiveMode, sink: ReceiverSink, connection: object
@@ -65,6 +75,7 @@ class ReceiverLink:
         self._core = core
         self._sink = sink
         self._answer = sink.settled
+        self._answer_each = sink.completed_each
         self._state: LogState = node.state.logs[node.sub_queue]
         self._owner = core.owner_of(self._state)
         self._taker = Taker(self, mode, connection)
@@ -103,7 +114,10 @@ class ReceiverLink:
         core = self._core
         now = core.clock.now()
         self.node.state.last_used = now
-        self._owner.complete_each(tokens, tickets, self._answer, now)
+        if tickets is None:
+            self._owner.complete_each(tokens, (None,) * len(tokens), None, now)
+        else:
+            self._owner.complete_each(tokens, tickets, self._answer_each, now)
         core.touch(self._state)
 
     def close(self, *, broken: bool) -> None:
@@ -304,6 +318,9 @@ class _OneMessage:
             self.future.set_result(None)
 
     def settled(self, ticket: Any, refusal: Refused | None) -> None:
+        pass
+
+    def completed_each(self, tickets: Sequence[Any], refusal: Refused | None) -> None:
         pass
 
     def detached(self, refusal: Refused) -> None:
