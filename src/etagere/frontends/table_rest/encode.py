@@ -5,6 +5,7 @@ as the JSON that minimal and full metadata want, so a page of entities is a join
 projections and `nometadata` (where there is something to leave out) take them apart.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import quote
@@ -29,9 +30,13 @@ _minimal: Final = (
 """An entity at minimal metadata; twice the same moment, and last its own properties."""
 
 
+_plain_key: Final = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
+"""Keys that `quote` would leave as they are, at a tenth of what it costs."""
+
+
 def key_literal(key: str) -> str:
     """A key as it stands in a URL, between quotes that are not part of it."""
-    if key.isalnum() and key.isascii():
+    if _plain_key(key) is not None:
         return key
     return quote(key.replace("'", "''"), safe="'")
 

@@ -121,6 +121,8 @@ class IncomingBody:
     async def read(self, bytes_max: int = body_bytes_max_small) -> bytes:
         if self.length is not None and self.length > bytes_max:
             raise _too_large(bytes_max)
+        if self.complete and self.received_bytes <= bytes_max:
+            return self._take_all()  # it came with its head, as most do: no generator for that
         pieces: list[bytes] = []
         size = 0
         async for piece in self.chunks():
@@ -129,6 +131,14 @@ class IncomingBody:
                 raise _too_large(bytes_max)
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _take_all(self) -> bytes:
+        pieces = self._pieces
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self.held_bytes = 0
+        self._source.body_relieved()
+        return whole
 
     def _take(self) -> bytes:
         """The next piece, or all of them where they are many and small."""

@@ -361,7 +361,11 @@ class HttpConnection:
                 if not self._queue:
                     if self._deaf or self._owner.stopping:
                         break
-                    await self._next_request()
+                    if self._deadlines.reading == never:
+                        self._deadlines.read_by(self._limits.keep_alive_seconds_max)
+                    self._idle_waiter = self._loop.create_future()
+                    await self._idle_waiter
+                    self._idle_waiter = None
                     continue
                 work = self._in_hand = self._queue.popleft()
                 if self._paused:
@@ -379,13 +383,6 @@ class HttpConnection:
         except Exception:  # noqa: BLE001 - a bug of ours ends one connection, not the server
             _log.exception("connection failed")
             self._transport.abort()
-
-    async def _next_request(self) -> None:
-        if self._deadlines.reading == never:
-            self._deadlines.read_by(self._limits.keep_alive_seconds_max)
-        self._idle_waiter = self._loop.create_future()
-        await self._idle_waiter
-        self._idle_waiter = None
 
     async def _perform(self, work: _Work) -> bool:
         """Whether the connection can be used further."""
@@ -411,25 +408,37 @@ class HttpConnection:
     async def _respond(self, work: _Work, request: Request, response: Response) -> bool:
         keep = self._settle_body(work) and work.keep_alive and not self._owner.stopping
         try:
-            if self._lost:
+            if not isinstance(response.body, bytes):
+                if not await self._stream(work, request, response, keep=keep):
+                    return False
+            elif self._lost:
                 return False
-            if isinstance(response.body, bytes):
+            else:
                 self._write_whole(request, response, response.body, keep=keep)
                 if self._write_paused:
                     await self._drain()
-            elif not await self._write_stream(work, request, response, keep=keep):
-                self._transport.abort()
-                return False
         except ClientGone:
+            return False
+        if keep:
+            return True
+        self._close()
+        return False
+
+    async def _stream(
+        self, work: _Work, request: Request, response: Response, *, keep: bool
+    ) -> bool:
+        """Whether the connection can be used further; the stream is closed whatever happens."""
+        try:
+            if self._lost:
+                return False
+            if await self._write_stream(work, request, response, keep=keep):
+                return True
+            self._transport.abort()
             return False
         finally:
             closing = getattr(response.body, "aclose", None)
             if closing is not None:
                 await closing()
-        if keep:
-            return True
-        self._close()
-        return False
 
     def _settle_body(self, work: _Work) -> bool:
         """What becomes of a request body that nobody read; whether the connection survives it."""

@@ -12,9 +12,8 @@ import httptools
 from etagere.servers.http.limits import HttpLimits
 
 _names: dict[bytes, str] = {}
+"""Names as they were sent, with their lower case: of headers whose case means nothing."""
 _names_max: Final = 1024
-_spelt: set[bytes] = set()
-"""Those of `_names` whose case matters."""
 _caseless: Final = frozenset(
     """
     accept accept-charset accept-encoding accept-language authorization brokerproperties
@@ -98,9 +97,10 @@ class RequestReader:
         self._limits = limits
         self._parser = httptools.HttpRequestParser(self)
         self._head = Head()
+        self._headers = self._head.headers
         self._url = b""
         self._bytes = 0
-        self._count = 0
+        self._repeats = 0
         self._head_bytes = 0
         self._in_body = False
         self._refusal: Refusal | None = None
@@ -145,9 +145,10 @@ class RequestReader:
         if self._replaying:
             return
         self._head = Head()
+        self._headers = self._head.headers
         self._url = b""
         self._bytes = 0
-        self._count = 0
+        self._repeats = 0
         self._head_bytes = 0
         self.in_head = True
 
@@ -158,19 +159,26 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.in_head:
             return  # a trailer, or a replay
+        self._head_bytes += len(name) + len(value) + 4
         key = _names.get(name)
         if key is None:
-            key = _learn(name)
-        self._count += 1
-        self._head_bytes += len(name) + len(value) + 4
-        headers = self._head.headers
+            key = self._unusual(name)
+        headers = self._headers
         text = value.rstrip(b" \t").decode("latin-1")
         if key in headers:
+            self._repeats += 1
             self._head.repeated.add(key)
             text = f"{headers[key]}, {text}"
         headers[key] = text
-        if name in _spelt or (name not in _names and _case_matters(name, key)):
+
+    def _unusual(self, name: bytes) -> str:
+        """A name that has not been met, or whose case matters."""
+        key = name.decode("latin-1").lower()
+        if _case_matters(name, key):
             self._head.spelling[key] = name.decode("latin-1")
+        elif len(_names) < _names_max:
+            _names[name] = key
+        return key
 
     def on_headers_complete(self) -> None:
         if self._replaying:
@@ -192,7 +200,7 @@ class RequestReader:
             raise _url_too_long(limits)
         if self._head_bytes > limits.head_bytes_max:
             raise _head_too_large(limits)
-        if self._count > limits.headers_max:
+        if len(head.headers) + self._repeats > limits.headers_max:
             raise Refusal(431, f"More than {limits.headers_max} headers.")
         version = self._parser.get_http_version()
         if version != "1.1":
@@ -284,15 +292,6 @@ class RequestReader:
             self._parser.feed_data(f"POST / HTTP/1.1\r\nhost: x\r\n{framing}\r\n\r\n".encode())
         if rest:
             self.feed(rest)
-
-
-def _learn(name: bytes) -> str:
-    key = name.decode("latin-1").lower()
-    if len(_names) < _names_max:
-        _names[name] = key
-        if _case_matters(name, key):
-            _spelt.add(name)
-    return key
 
 
 def _case_matters(name: bytes, key: str) -> bool:

@@ -91,16 +91,14 @@ class BlobService:
             with suppress(StoreError):
                 await references.give_up(self.engine, self.extents, [received.extent.id])
 
-    async def open_download(
+    def open_download(
         self,
         where: Where,
         guard: Guard,
         wanted: RequestedRange | None,
         unlock: Unlock = without_keys,
-    ) -> Download:
-        return await open_download(
-            self.engine, self.extents, self.clock, where, guard, wanted, unlock
-        )
+    ) -> Coroutine[Any, Any, Download]:
+        return open_download(self.engine, self.extents, self.clock, where, guard, wanted, unlock)
 
     def properties(self, account: str) -> Coroutine[Any, Any, ServiceProperties]:
         return self._properties.of(account)
