@@ -237,6 +237,30 @@ def test_functions_and_arithmetic_are_not_implemented(text: str):
     assert refusal.value.code == "NotImplemented"
 
 
+def test_conditions_joined_two_by_two_are_one_list():
+    """As .NET's CombineFilters and its LINQ write them: parentheses around each pair."""
+    text = "a eq 1"
+    for n in range(2, depth_max + 1):
+        text = f"({text}) or (a eq {n})"
+    joined = parse(text)
+    assert isinstance(joined, Or)
+    assert [each.right.value for each in joined.conditions] == list(range(1, depth_max + 1))
+    holds = predicate_of(joined)
+    assert holds("p", "r", 1, {"a": depth_max})
+    assert not holds("p", "r", 1, {"a": depth_max + 1})
+
+
+def test_the_deepest_nesting_is_followed():
+    text, wanted = "flag", True
+    for n in range(depth_max):
+        operator, left = ("and", "RowKey ne 'x'") if n % 2 else ("or", "RowKey eq 'x'")
+        text, wanted = f"{left} {operator} not ({text})", not wanted
+    found = parse(text)
+    assert plan(found).residual is not None
+    assert reads_properties(found)
+    assert predicate_of(found)("p", "r", 1, {"flag": True}) is wanted
+
+
 def test_depth_size_and_count_are_bounded():
     assert parse("(" * depth_max + "a" + ")" * depth_max) == Truth(Property("a"))
     parse(" or ".join(["a eq 1"] * comparisons_max))

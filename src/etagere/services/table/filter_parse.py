@@ -14,7 +14,7 @@ So `not` takes the comparison that follows it.  Operators are lower case.
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
@@ -23,7 +23,9 @@ from etagere.services.table.edm import settle_guid
 
 comparisons_max: Final = 250
 """Azure's own text says 15; its service is not so strict, and clients ask for lists of keys."""
-depth_max: Final = 64
+depth_max: Final = 128
+"""Clients that join conditions two by two, such as a hundred keys, put each pair between
+parentheses.  What walks over a tree calls itself three times for a level at most."""
 filter_length_max: Final = 32 * 1024
 
 
@@ -99,11 +101,11 @@ _token_form: Final = re.compile(
     |(?P<open>\()
     |(?P<close>\))
     |(?P<comma>,)
-    |(?P<datetime>datetime'(?P<datetime_text>[^']*)')
-    |(?P<guid>guid'(?P<guid_text>[^']*)')
-    |(?P<binary>(?:binary|X)'(?P<binary_text>[^']*)')
-    |(?P<string>'(?P<string_text>(?:[^']|'')*)')
-    |(?P<number>-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?(?P<suffix>[LlDdFf]?)(?![\w.]))
+    |(?P<datetime>datetime'[^']*')
+    |(?P<guid>guid'[^']*')
+    |(?P<binary>(?:binary|X)'[^']*')
+    |(?P<string>'(?:[^']|'')*')
+    |(?P<number>-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?[LlDdFf]?(?![\w.]))
     |(?P<infinity>-Infinity(?!\w))
     |(?P<word>[^\W\d]\w*)""",
     re.VERBOSE,
@@ -113,7 +115,11 @@ _surrogate: Final = re.compile(r"[\ud800-\udfff]")
 
 _operators: Final = {operator.value: operator for operator in Operator}
 _arithmetic: Final = frozenset({"add", "sub", "mul", "div", "mod"})
-_reserved: Final = frozenset({"and", "or", "not", *_operators, *_arithmetic})
+_not, _and, _or = "not", "and", "or"
+_loosest: Final = 1
+_bindings: Final = {_or: _loosest, _and: 2, _not: 3, **dict.fromkeys(_operators, 4)}
+"""The higher, the tighter."""
+_reserved: Final = frozenset({*_bindings, *_arithmetic})
 _named_literals: Final = {
     "true": Literal(Family.BOOLEAN, value=True),
     "false": Literal(Family.BOOLEAN, value=False),
@@ -127,8 +133,7 @@ _int64_max: Final = 2**63 - 1
 _int64_chars_max: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
     text: str
     position: int
@@ -151,9 +156,8 @@ def _tokens(text: str) -> list[_Token]:
         found = _token_form.match(text, position)
         if found is None:
             _fail("Syntax error", position)
-        # The named groups inside a token's own group are its parts, so the first that matched
-        # is the kind.
-        kind = _kind_of(found)
+        kind = found.lastgroup
+        assert kind is not None
         if kind != "space":
             tokens.append(_Token(kind, found[0], position))
         position = found.end()
@@ -161,138 +165,143 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-_kinds: Final = (
-    "word", "space", "string", "number", "open", "close", "datetime", "guid", "binary", "infinity",
-    "comma",
-)  # fmt: skip
-
-
-def _kind_of(found: re.Match[str]) -> str:
-    return next(kind for kind in _kinds if found[kind] is not None)
-
-
 def _fail(reason: str, position: int) -> NoReturn:
     raise Refused("InvalidInput", message=f"{reason} at position {position}.")
 
 
 class _Parser:
+    """Operands and operators on stacks of their own, so that no nesting is too deep to follow."""
+
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._nodes: list[tuple[Condition | Operand, int]] = []
+        """What was read so far, each with its position."""
+        self._pending: list[_Token] = []
+        """Operators that wait for what follows them, and parentheses that are open."""
         self._depth = 0
         self._comparisons = 0
 
     def whole(self) -> Condition:
-        condition = self._or()
-        token = self._peek()
-        if token.kind != "end":
-            if token.text in _arithmetic:
-                raise Refused("NotImplemented")
-            _fail("Syntax error", token.position)
-        return condition
+        begins = True
+        for index, token in enumerate(self._tokens):
+            begins = self._begin(token, index) if begins else self._go_on(token)
+        return self._condition(self._nodes[0][0], self._tokens[-1].position)
 
-    def _peek(self) -> _Token:
-        return self._tokens[self._at]
-
-    def _take(self) -> _Token:
-        token = self._tokens[self._at]
-        self._at += 1
-        return token
-
-    def _is_word(self, word: str) -> bool:
-        token = self._tokens[self._at]
-        return token.kind == "word" and token.text == word
-
-    def _or(self) -> Condition:
-        conditions = [self._and()]
-        while self._is_word("or"):
-            self._at += 1
-            conditions.append(self._and())
-        return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
-
-    def _and(self) -> Condition:
-        conditions = [self._not()]
-        while self._is_word("and"):
-            self._at += 1
-            conditions.append(self._not())
-        return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
-
-    def _not(self) -> Condition:
-        negated = False
-        while self._is_word("not"):
-            self._at += 1
-            negated = not negated
-        condition = self._comparison()
-        return Not(condition) if negated else condition
-
-    def _comparison(self) -> Condition:
-        begin = self._at
-        left = self._primary()
-        token = self._peek()
-        if token.kind == "word" and token.text in _operators:
-            self._at += 1
-            if not isinstance(left, Property | Literal):
+    def _begin(self, token: _Token, index: int) -> bool:
+        """Take a token where an operand has to be; whether one still has to."""
+        if token.kind == "open":
+            self._depth += 1
+            if self._depth > depth_max:
+                _fail("The filter is nested too deeply", token.position)
+            self._pending.append(token)
+            return True
+        if token.kind == "word" and token.text == _not:
+            if self._pending and self._pending[-1].text in _operators:
                 _fail("A condition cannot be compared", token.position)
-            right_position = self._peek().position
-            right = self._primary()
-            if not isinstance(right, Property | Literal):
-                _fail("A condition cannot be compared", right_position)
-            self._comparisons += 1
-            self._check_count(token.position)
-            return Compare(_operators[token.text], left, right)
+            self._pending.append(token)
+            return True
+        if token.kind == "word":
+            calls = self._tokens[index + 1].kind == "open"
+            self._nodes.append((_named(token, calls=calls), token.position))
+        else:
+            self._nodes.append((_literal(token), token.position))
+        return False
+
+    def _go_on(self, token: _Token) -> bool:
+        """Take a token behind an operand; whether another operand has to follow."""
+        if token.kind == "word" and token.text in _bindings:
+            if token.text in _operators and not self._is_comparable():
+                _fail("A condition cannot be compared", token.position)
+            self._settle(_bindings[token.text], token.position)
+            self._pending.append(token)
+            return True
         if token.kind == "word" and token.text in _arithmetic:
             raise Refused("NotImplemented")
-        # Alone between parentheses it may be an operand yet: `Age gt (5)`.
-        enclosed = token.kind == "close" and self._tokens[begin - 1].kind == "open"
-        if isinstance(left, Literal) and left.family is not Family.BOOLEAN and not enclosed:
-            _fail("An operator is missing", token.position)
-        if isinstance(left, Property | Literal) and token.kind != "close":
-            self._comparisons += 1
-            self._check_count(token.position)
-            return Truth(left)
-        return _as_condition(left)
+        if token.kind not in ("close", "end") or (token.kind == "close" and not self._depth):
+            _fail("')' expected" if self._depth else "Syntax error", token.position)
+        self._settle(_loosest, token.position)
+        if token.kind == "close":
+            self._pending.pop()
+            self._depth -= 1
+        elif self._depth:
+            _fail("')' expected", token.position)
+        return False
 
-    def _check_count(self, position: int) -> None:
+    def _is_comparable(self) -> bool:
+        """Whether what was read last is an operand, and of no comparison yet."""
+        compared = bool(self._pending) and self._pending[-1].text in _operators
+        return not compared and isinstance(self._nodes[-1][0], Property | Literal)
+
+    def _settle(self, binding: int, at: int) -> None:
+        """Give operators that bind at least so tightly what stands around them."""
+        while self._pending and self._pending[-1].kind != "open":
+            operator = self._pending[-1]
+            if _bindings[operator.text] < binding:
+                return
+            self._pending.pop()
+            right, position = self._nodes.pop()
+            if operator.text == _not:
+                node, begin = _negated(self._condition(right, at)), operator.position
+            else:
+                left, begin = self._nodes.pop()
+                if operator.text in _operators:
+                    node = self._compared(operator, left, right, position)
+                else:
+                    kind = And if operator.text == _and else Or
+                    node = _joined(kind, self._condition(left, at), self._condition(right, at))
+            self._nodes.append((node, begin))
+
+    def _compared(
+        self,
+        operator: _Token,
+        left: Condition | Operand,
+        right: Condition | Operand,
+        right_position: int,
+    ) -> Condition:
+        assert isinstance(left, Property | Literal)
+        if not isinstance(right, Property | Literal):
+            _fail("A condition cannot be compared", right_position)
+        self._count(operator.position)
+        return Compare(_operators[operator.text], left, right)
+
+    def _condition(self, node: Condition | Operand, at: int) -> Condition:
+        """What stands where there has to be a condition."""
+        if not isinstance(node, Property | Literal):
+            return node
+        if isinstance(node, Literal) and node.family is not Family.BOOLEAN:
+            _fail("An operator is missing", at)
+        self._count(at)
+        return Truth(node)
+
+    def _count(self, position: int) -> None:
+        self._comparisons += 1
         if self._comparisons > comparisons_max:
             _fail("The filter has too many comparisons", position)
 
-    def _primary(self) -> Condition | Operand:
-        token = self._take()
-        match token.kind:
-            case "open":
-                return self._parenthesised(token)
-            case "word":
-                return self._word(token)
-            case _:
-                return _literal(token)
 
-    def _parenthesised(self, opening: _Token) -> Condition | Operand:
-        self._depth += 1
-        if self._depth > depth_max:
-            _fail("The filter is nested too deeply", opening.position)
-        inner = self._or()
-        token = self._take()
-        if token.kind != "close":
-            if token.text in _arithmetic:
-                raise Refused("NotImplemented")
-            _fail("')' expected", token.position)
-        self._depth -= 1
-        # `(Age) gt 5`: parentheses around an operand leave it one.
-        return inner.operand if isinstance(inner, Truth) else inner
-
-    def _word(self, token: _Token) -> Operand:
-        named = _named_literals.get(token.text)
-        if named is not None:
-            return named
-        if token.text in _reserved:
-            _fail("Syntax error", token.position)
-        if self._peek().kind == "open":
-            raise Refused("NotImplemented")  # a function: startswith(..), substringof(..)
-        return Property(token.text)
+def _named(token: _Token, *, calls: bool) -> Operand:
+    found = _named_literals.get(token.text)
+    if found is not None:
+        return found
+    if token.text in _reserved:
+        _fail("Syntax error", token.position)
+    if calls:
+        raise Refused("NotImplemented")  # a function: startswith(..), substringof(..)
+    return Property(token.text)
 
 
-def _as_condition(node: Condition | Operand) -> Condition:
-    return Truth(node) if isinstance(node, Property | Literal) else node
+def _negated(condition: Condition) -> Condition:
+    return condition.condition if isinstance(condition, Not) else Not(condition)
+
+
+def _joined(kind: type[And] | type[Or], left: Condition, right: Condition) -> Condition:
+    """`((a or b) or c) or d`, as clients join conditions two by two, as one list of four."""
+    return kind(
+        (
+            *(left.conditions if isinstance(left, kind) else (left,)),
+            *(right.conditions if isinstance(right, kind) else (right,)),
+        )
+    )
 
 
 def _literal(token: _Token) -> Literal:
