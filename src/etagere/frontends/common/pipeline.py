@@ -19,6 +19,7 @@ from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused, invalid_header, invalid_query
 from etagere.base.faults import Faults
+from etagere.extents.contract import ExtentGone
 from etagere.frontends.common import cors, errors, versions
 from etagere.frontends.common.addressing import Address, resolve
 from etagere.frontends.common.authentication import Authenticator, resource_name
@@ -221,7 +222,7 @@ class Pipeline(Generic[C]):
             _log.error("no row for error code %s", refused.code, extra={"request_id": request_id})
             wire = WireError(500, "The server encountered an internal error.")
         if wire.status >= 500 and not isinstance(error, Refused):
-            _log.error("request failed", exc_info=error, extra={"request_id": request_id})
+            _note_failure(error, refused.code, request_id)
         if refused.message is not None:
             wire = wire._replace(message=refused.message)
         status = wire.status if refused.status is None else refused.status
@@ -282,6 +283,15 @@ def _endpoint(request: Request, address: Address) -> str:
     return f"{scheme}://{request.host}/{address.account}{suffix}/"
 
 
+def _note_failure(error: Exception, code: str, request_id: str) -> None:
+    """A full disk fails every write: that is a line each, and no traceback."""
+    if code == "InternalError":
+        _log.error("request failed", exc_info=error, extra={"request_id": request_id})
+    else:
+        told = {"code": code, "why": str(error), "request_id": request_id}
+        _log.warning("request not served", extra=told)
+
+
 def _refusal_of(error: Exception) -> Refused:
     """What a failure is on the wire; what nobody foresaw is an internal error, and logged."""
     match error:
@@ -291,7 +301,8 @@ def _refusal_of(error: Exception) -> Refused:
             return Refused("InsufficientStorage")
         case LimitExceeded():
             return Refused("RequestBodyTooLarge")
-        case StoreClosed():
+        case StoreClosed() | ExtentGone():
+            # The latter is an upload that a reset overtook: nothing is wrong with sending it again.
             return Refused("ServerBusy")
         case _:
             return Refused("InternalError")
