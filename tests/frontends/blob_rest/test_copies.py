@@ -672,6 +672,64 @@ def test_a_copy_that_is_gone_on_with_wants_the_source_that_it_began_with(
     assert server.problems() == []
 
 
+def settled_by_sweeps(server: Server, raw: RawClient, path: str) -> Reply:
+    until = time.monotonic() + 20
+    while (head := raw("HEAD", path)).headers["x-ms-copy-status"] == "pending":
+        assert time.monotonic() < until
+        server.sweep()
+        time.sleep(0.05)
+    return head
+
+
+@pytest.mark.parametrize("kind", sorted(typed))
+def test_a_copy_whose_process_has_died_is_taken_over(
+    server: Server, raw: RawClient, container: str, elsewhere: str, kind: str
+) -> None:
+    """As a worker's is, when another goes on: once its claim has lapsed, and not before."""
+    path = f"{container}/b"
+    started = copy(raw, path, f"{elsewhere}/{kind}?slow")
+    copy_id = started.headers["x-ms-copy-id"]
+
+    async def die() -> None:
+        server.service.copying[copy_id].cancel()
+
+    server.run(die())
+    Elsewhere.release.set()
+    server.sweep()
+    assert copy_id not in server.service.copying
+    assert raw("HEAD", path).headers["x-ms-copy-status"] == "pending"
+    server.clock.advance(90)
+    assert settled_by_sweeps(server, raw, path).headers["x-ms-copy-status"] == "success"
+    assert raw("GET", path).body == typed[kind]
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+@pytest.mark.parametrize("kind", sorted(typed))
+def test_a_process_that_was_given_up_wrongly_does_no_harm(
+    server: Server, raw: RawClient, container: str, elsewhere: str, kind: str, ahead: int
+) -> None:
+    """Two processes are at one copy, of which one has taken it over: whatever each of them does,
+    the blob becomes what the source is, and the first one's end is not the copy's."""
+    path = f"{container}/b"
+    started = copy(raw, path, f"{elsewhere}/{kind}?slow")
+    copy_id = started.headers["x-ms-copy-id"]
+    first = server.service.copying.pop(copy_id)
+    server.service.process = "another"
+    server.clock.advance(ahead)
+    server.sweep()
+    assert server.service.copying[copy_id] is not first
+    Elsewhere.release.set()
+    assert settled_by_sweeps(server, raw, path).headers["x-ms-copy-status"] == "success"
+    assert raw("GET", path).body == typed[kind]
+    until = time.monotonic() + 20
+    while not first.done():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert raw("GET", path).body == typed[kind]
+    assert raw("HEAD", path).headers["x-ms-copy-status"] == "success"
+    assert server.problems() == []
+
+
 def test_put_blob_from_url_with_properties_or_without(
     server: Server, raw: RawClient, container: str
 ) -> None:

@@ -178,7 +178,8 @@ class PendingCopy(msgspec.Struct, array_like=True):
     url: str
     headers: dict[str, str]
     """What the source is asked with: authorization."""
-    started: int
+    claimed: int
+    """When the process that is at it last said so (`copy_claims`)."""
     keeps_metadata: bool
     """Whether the request gave metadata, so that the source's is not taken over."""
     account: str = ""
@@ -188,6 +189,8 @@ class PendingCopy(msgspec.Struct, array_like=True):
     """The source's when it was opened, or "" where it had none that says anything."""
     sealed: bool | None = None
     """Whether an append blob is to be sealed; None: as its source is."""
+    owner: str = ""
+    """That process."""
 
 
 class StagedBlock(msgspec.Struct, array_like=True):

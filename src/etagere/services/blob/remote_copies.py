@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
 from etagere.extents.spool import Received
 from etagere.kernel.conditions import WriteKind
@@ -34,6 +35,7 @@ from etagere.services.blob import content, keys, page_map
 from etagere.services.blob.blobs import Where, must_exist, must_take_writes, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.copies import CopyBlob
+from etagere.services.blob.copy_claims import claim, claimed, lapses, still_ours, still_pending
 from etagere.services.blob.creation import make_way, new_record
 from etagere.services.blob.fetching import CannotFetch, Fetched
 from etagere.services.blob.guard import Guard, admit_write
@@ -89,12 +91,13 @@ async def start(
         copy_id=wanted.copy_id,
         url=wanted.source_url,
         headers=headers,
-        started=service.clock.now(),
+        claimed=service.clock.now(),
         keeps_metadata=bool(wanted.new.metadata),
         account=account,
         scope="" if wanted.new.seal is None else wanted.new.seal.scope,
         etag=_strong(fetched.headers.get("etag", "")),
         sealed=wanted.sealed,
+        owner=service.process,
     )
     body = partial(
         _start,
@@ -171,8 +174,7 @@ async def _start(
         record.page_map = page_map.create(tx, home)
     record.copy = CopyState(pending.copy_id, pending.url, "pending", 0, fetched.length or 0)
     save(tx, home, where.name, record)
-    row = keys.pending(home.generation, where.name)
-    tx.put(home.part, row, pending_copies.encode(pending))
+    claim(tx, home, where, pending)
     return record
 
 
@@ -186,8 +188,10 @@ async def _run(
     with contextlib.suppress(Refused, StoreError):  # Refused: aborted, or gone with its container
         try:
             if fetched is None:
-                fetched = await _ask_again(service, where, pending)
-            received = await _take(service, where, pending, fetched)
+                before, pending = pending, _owned(service, pending)
+                fetched = await _ask_again(service, where, before, pending)
+            async with claimed(service, where, pending):
+                received = await _take(service, where, pending, fetched)
         except (CannotFetch, Refused) as failure:
             await _end(service, where, pending, "failed", str(failure))
             return
@@ -198,13 +202,20 @@ async def _run(
         )
 
 
-async def _ask_again(service: BlobService, where: Where, pending: PendingCopy) -> Fetched:
+def _owned(service: BlobService, pending: PendingCopy) -> PendingCopy:
+    return msgspec.structs.replace(pending, owner=service.process)
+
+
+async def _ask_again(
+    service: BlobService, where: Where, before: PendingCopy, pending: PendingCopy
+) -> Fetched:
     """The source of a copy that another process began; it must be the same still."""
+    take_over = partial(_take_over, where=where, before=before, pending=pending)
+    kind = await service.write((where.part,), take_over)
     if service.fetcher is None:
         raise CannotFetch("This server fetches nothing from elsewhere.")
     condition = {"If-Match": pending.etag} if pending.etag else {}
     fetched = await service.fetcher.fetch(pending.url, {**pending.headers, **condition})
-    kind = await service.write((where.part,), partial(_empty, where=where, pending=pending))
     same = kind is _kind(fetched) and (
         not pending.etag or fetched.headers.get("etag") == pending.etag
     )
@@ -216,9 +227,10 @@ async def _ask_again(service: BlobService, where: Where, pending: PendingCopy) -
     raise CannotFetch(f"{fetched.status} The source answered with an error.")
 
 
-async def _empty(tx: Tx, where: Where, pending: PendingCopy) -> BlobType:
-    """Take back the pages that another process had copied; returns the blob's type."""
-    home, record = await _still_pending(tx, where, pending.copy_id)
+async def _take_over(tx: Tx, where: Where, before: PendingCopy, pending: PendingCopy) -> BlobType:
+    """Claim the copy, and take back the pages that were copied; returns the blob's type."""
+    home, record = await still_ours(tx, where, before)
+    claim(tx, home, where, pending)
     if record.page_map is not None:
         record.page_map = await page_map.clear(tx, home, record.page_map, 0, record.size)
         save(tx, home, where.name, record)
@@ -268,7 +280,7 @@ async def _only(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def _write(tx: Tx, where: Where, pending: PendingCopy, at: int, received: Received) -> None:
-    home, record = await _still_pending(tx, where, pending.copy_id)
+    home, record = await still_ours(tx, where, pending)
     assert record.page_map is not None, "a page blob has a map"
     assert record.copy is not None
     if at + received.size > record.size:
@@ -281,7 +293,7 @@ async def _write(tx: Tx, where: Where, pending: PendingCopy, at: int, received: 
 async def _finish(
     tx: Tx, where: Where, pending: PendingCopy, fetched: Fetched, received: Received
 ) -> None:
-    home, record = await _still_pending(tx, where, pending.copy_id)
+    home, record = await still_ours(tx, where, pending)
     said = fetched.headers
     finished = msgspec.structs.replace(
         record,
@@ -338,25 +350,15 @@ def source_metadata(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _still_pending(tx: ReadTx, where: Where, copy_id: str) -> tuple[Home, BlobRecord]:
-    standing = await stand(tx, where)
-    record = standing.record
-    if record is None or record.copy is None or record.copy.status != "pending":
-        raise Refused("NoPendingCopyOperation")
-    if record.copy.copy_id != copy_id:
-        raise Refused("CopyIdMismatch")
-    return standing.home, record
-
-
 async def _end(
     service: BlobService, where: Where, pending: PendingCopy, status: str, why: str
 ) -> None:
-    body = partial(_ended, where=where, copy_id=pending.copy_id, status=status, why=why)
+    body = partial(_ended, where=where, pending=pending, status=status, why=why)
     await service.write((where.part,), body)
 
 
-async def _ended(tx: Tx, where: Where, copy_id: str, status: str, why: str) -> None:
-    home, record = await _still_pending(tx, where, copy_id)
+async def _ended(tx: Tx, where: Where, pending: PendingCopy, status: str, why: str) -> None:
+    home, record = await still_ours(tx, where, pending)
     await _set_ended(tx, home, where.name, record, status, why)
 
 
@@ -378,20 +380,29 @@ async def abort(tx: Tx, where: Where, guard: Guard, copy_id: str) -> None:
     standing = await stand(tx, where)
     record = must_exist(standing.record)
     use(record.lease, guard.lease_id, tx.now, LeaseKind.BLOB, Use.ANNOTATE)
-    home, record = await _still_pending(tx, where, copy_id)
+    home, record = await still_pending(tx, where, copy_id)
     await _set_ended(tx, home, where.name, record, "aborted", "")
 
 
-async def resume(service: BlobService, part: Partition, container: ContainerRecord) -> None:
+async def resume(
+    service: BlobService, part: Partition, container: ContainerRecord
+) -> Timestamp | None:
     """Go on with the copies that another process began and did not end, or that lost sight of
-    their blob when its container was renamed."""
+    their blob when its container was renamed; returns when to look at the others again."""
     home = content.home_of(part, container)
-    started_before = max(service.started, container.renamed)
+    valid_from = max(service.started, container.renamed)
 
-    async def find(tx: ReadTx) -> list[tuple[str, PendingCopy]]:
+    async def find(tx: ReadTx) -> list[tuple[str, PendingCopy, Timestamp | None]]:
         rows = await tx.scan(home.part, *keys.all_pending(home.generation), limit=1000)
-        return [(keys.name_of(key), pending_copies.decode(raw)) for key, raw in rows]
+        found = [(keys.name_of(key), pending_copies.decode(raw)) for key, raw in rows]
+        return [(name, each, lapses(each, valid_from, tx.now)) for name, each in found]
 
-    for name, pending in await service.read(find):
-        if pending.started < started_before and pending.copy_id not in service.copying:
+    again: Timestamp | None = None
+    for name, pending, lapse in await service.read(find):
+        if pending.copy_id in service.copying:
+            continue
+        if lapse is None:
             go_on(service, Where(part, name), pending)
+        else:
+            again = lapse if again is None else min(again, lapse)
+    return again

@@ -69,7 +69,7 @@ async def sweep(service: BlobService, account: str, now: Timestamp) -> Timestamp
             again = min(again, await _sweep_pins(service.engine, home, now) or again)
             again = min(again, await _sweep_page_maps(service.engine, home, now) or again)
             await _sweep_staged(service.engine, home)
-            await remote_copies.resume(service, part, record)
+            again = min(again, await remote_copies.resume(service, part, record) or again)
             again = min(again, await _reap(service, home.part, now) or again)
     again = min(again, await logs.expire(service, account) or again)
     again = min(again, await _end_retention(service.engine, account, now) or again)
