@@ -134,8 +134,7 @@ def test_refusal_is_an_attach_without_terminus_then_a_detach(peer: Peer, receive
     error = Error(Symbol("amqp:not-found"), "No such queue.")
     peer.command(RefuseLink(link, error))
     attach, detach = peer.heard()
-    assert (attach.source is None) is receiver
-    assert (attach.target is None) is not receiver
+    assert (attach.source, attach.target) == (None, None)  # go-amqp wants both
     assert detach == Detach(0, True, error)
     peer.say(Detach(0, closed=True))
     assert peer.heard() == []

@@ -326,7 +326,10 @@ class Sessions:
             self._write_refusal(link, command.error)
 
     def _write_refusal(self, link: Link, error: Error) -> None:
-        """An attach whose terminus on our side is null, then why (part 2, 2.6.3)."""
+        """An attach without termini, then why (part 2, 2.6.3).
+
+        Only ours has to be null; Azure's own client in Go waits for the reason if both are.
+        """
         attach = link.attach
         channel = link.session.channel
         self._outbox.frame(
@@ -337,8 +340,8 @@ class Sessions:
                 not attach.role,
                 attach.snd_settle_mode,
                 attach.rcv_settle_mode,
-                None if link.sends else attach.source,
-                attach.target if link.sends else None,
+                None,
+                None,
                 initial_delivery_count=0 if link.sends else None,
             ),
         )
