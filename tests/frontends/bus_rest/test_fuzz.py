@@ -3,6 +3,8 @@ only Refused comes out of what reads headers, batches and paths."""
 
 import json
 from contextlib import suppress
+from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 from bus_admin.calling import Caller, calling
@@ -119,6 +121,18 @@ def test_values_come_back(value: object):
     found = read_value(written)
     assert found == value
     assert type(found) is type(value)
+
+
+def test_times_and_ids_are_written():
+    assert write_value(datetime(1994, 11, 6, 8, 49, 37, 5_000, tzinfo=UTC)) == (
+        '"Sun, 06 Nov 1994 08:49:37 GMT"'
+    )
+    for moment, written in (
+        (datetime.min.replace(tzinfo=UTC), '"Mon, 01 Jan 0001 00:00:00 GMT"'),
+        (datetime.max.replace(tzinfo=UTC), '"Fri, 31 Dec 9999 23:59:59 GMT"'),
+    ):
+        assert write_value(moment) == written
+    assert write_value(UUID(int=7)) == '"00000000-0000-0000-0000-000000000007"'
 
 
 @given(st.text(max_size=40) | st.text("0123456789abcdefABCDEF-{}", max_size=50))

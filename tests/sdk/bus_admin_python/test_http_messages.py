@@ -58,6 +58,7 @@ def test_a_message_goes_through(call: Caller) -> None:
     sent = call(
         "POST", "/orders/messages", b"\x00\xffbody", BrokerProperties=said,
         Content_Type="text/plain", Priority='"high"', Count="5", Good="true",
+        When='"Sun, 06 Nov 1994 08:49:37 GMT"',
     )  # fmt: skip
     assert sent.status == 201
     got = call("POST", "/orders/messages/head?timeout=5")
@@ -71,6 +72,7 @@ def test_a_message_goes_through(call: Caller) -> None:
     assert (got.headers["priority"], got.headers["count"], got.headers["good"]) == (
         '"high"', "5", "true",
     )  # fmt: skip
+    assert got.headers["when"] == '"Sun, 06 Nov 1994 08:49:37 GMT"'
     location = urlsplit(got.headers["Location"]).path
     assert location.endswith(properties["LockToken"])
     assert call("POST", location).status == 200

@@ -3,8 +3,10 @@ headers and properties')."""
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Final
+from uuid import UUID
 
 from etagere.base.clock import Timestamp, ticks_per_millisecond
 from etagere.base.errors import Refused
@@ -14,6 +16,8 @@ from etagere.protocols.amqp.values import Milliseconds
 from etagere.services.bus import errors
 from etagere.services.bus.messages import Delivery, Properties
 
+_epoch: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_millisecond: Final = timedelta(milliseconds=1)
 ttl_unlimited_seconds: Final = 922337203685.47754
 properties_bytes_max: Final = 64 * 1024
 _text_keys: Final = {
@@ -185,8 +189,11 @@ def write_value(value: object) -> str | None:
     match value:
         case bool():
             return "true" if value else "false"
-        case Milliseconds():
-            return f'"{format_http_date(Timestamp(value * ticks_per_millisecond))}"'
+        case datetime():
+            ticks = (value - _epoch) // _millisecond * ticks_per_millisecond
+            return f'"{format_http_date(Timestamp(ticks))}"'
+        case UUID():
+            return f'"{value}"'
         case int() | float():
             return str(value)
         case str():
