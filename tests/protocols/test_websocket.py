@@ -45,12 +45,19 @@ frames = st.lists(
 def test_payload_comes_out_however_it_is_cut(
     parts: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
-    parts = [(code, body[:125] if code >= close else body) for code, body in parts]
-    wire = b"".join(
-        masked(code, body, final=code >= close or data.draw(st.booleans()),
-               mask=data.draw(st.binary(min_size=4, max_size=4)))
-        for code, body in parts
-    )  # fmt: skip
+    wire = b""
+    more = False
+    for at, (code, body) in enumerate(parts):
+        final = True
+        if code >= close:
+            body = body[:125]  # noqa: PLW2901
+        else:
+            code = continuation if more else binary  # noqa: PLW2901
+            final = data.draw(st.booleans())
+            more = not final
+        parts[at] = (code, body)
+        mask = data.draw(st.binary(min_size=4, max_size=4))
+        wire += masked(code, body, final=final, mask=mask)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=8)))
     socket = WebSocket()
     out = b""
@@ -89,6 +96,9 @@ def test_a_close_is_answered_and_ends_it() -> None:
         (masked(ping, b"x", final=False), 1002),
         (masked(ping, bytes(126)), 1002),
         (masked(0xB, b""), 1002),
+        (masked(continuation, b"x"), 1002),  # of nothing
+        (masked(binary, b"x", final=False) + masked(binary, b"x"), 1002),  # within another
+        (masked(close, b"x"), 1002),  # half a code
         (masked(text, b"x"), 1003),
         (masked(3, b"x"), 1003),
         (struct.pack(">BBQ", 0x82, 0xFF, frame_bytes_max + 1) + bytes(4), 1009),

@@ -70,13 +70,15 @@ class WebSocketFault(Exception):  # noqa: N818 - the peer's
 class WebSocket:
     """`receive_data` gives the stream's bytes; `data_to_send` what control frames ask for."""
 
-    __slots__ = ("_buffer", "_control", "_left", "_mask", "_out", "_used", "closed")
+    __slots__ = ("_buffer", "_left", "_mask", "_more", "_out", "_used", "closed")
 
     def __init__(self) -> None:
         self._buffer = b""
         """The start of a frame's header, or of a control frame."""
         self._left = 0
         """Payload still to come of a data frame."""
+        self._more = False
+        """Whether frames are still to come of a message."""
         self._mask = b""
         self._used = 0
         """Payload already unmasked of that frame."""
@@ -131,6 +133,8 @@ class WebSocket:
             return self._control_frame(data, at, end, first, head, size)
         if opcode == text or opcode > binary:
             raise WebSocketFault(unsupported, "Only binary frames are taken.")
+        if (opcode == continuation) is not self._more:
+            raise WebSocketFault(protocol_error, "A message begins within another, or nowhere.")
         if size > frame_bytes_max:
             raise WebSocketFault(too_big, "A frame is too large.")
         if end - at < head + 4:
@@ -138,13 +142,19 @@ class WebSocket:
         self._mask = data[at + head : at + head + 4]
         self._left = size
         self._used = 0
+        self._more = not first & 0x80
         return head + 4
 
     def _control_frame(
         self, data: bytes, at: int, end: int, first: int, head: int, size: int
     ) -> int:
         opcode = first & 0x0F
-        if not first & 0x80 or size > control_bytes_max or opcode > pong:
+        if (
+            not first & 0x80
+            or size > control_bytes_max
+            or opcode > pong
+            or (opcode == close and size == 1)  # half a code
+        ):
             raise WebSocketFault(protocol_error, "A control frame is not valid.")
         whole = head + 4 + size
         if end - at < whole:
