@@ -11,7 +11,7 @@ from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etagere.base.clock import Timestamp
+from etagere.base.clock import Timestamp, timestamp_first, timestamp_never
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp.messages import (
     batch_format,
@@ -208,6 +208,16 @@ def test_a_message_is_read() -> None:
     assert message.partition_key == "p"
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_times_beyond_the_calendar_are_its_ends(sign: int) -> None:
+    """They are a client's to send, and no fault of the store's."""
+    scheduled = Milliseconds(sign * (2**63 - 1))
+    annotations = section(0x72, {Symbol("x-opt-scheduled-enqueue-time"): scheduled})
+    message = read(annotations + tail)
+    assert message.annotations == annotations
+    assert message.scheduled_at == (timestamp_never if sign > 0 else timestamp_first)
+
+
 @pytest.mark.parametrize("ttl", [None, 0xFFFFFFFF])
 def test_no_time_to_live(ttl: int | None) -> None:
     assert read(encode_composite(Header(ttl=ttl)) + tail).ttl_ms is None
@@ -227,11 +237,40 @@ def test_what_only_the_broker_says_is_dropped() -> None:
     assert message.delivery_annotations == b""
 
 
+def test_what_pyamqp_received_it_may_send_on() -> None:
+    """It takes strings for bytes, and times for numbers."""
+    received = {
+        Symbol("x-opt-partition-key"): b"p",
+        Symbol("x-opt-via-partition-key"): b"v",
+        Symbol("x-opt-scheduled-enqueue-time"): now // 10_000,
+        Symbol("x-opt-sequence-number"): 7,
+        Symbol("mine"): b"x",
+    }
+    message = read(section(0x72, received) + tail)
+    assert (message.partition_key, message.scheduled_at) == ("p", now)
+    kept = read_map(message.annotations)
+    assert kept == {
+        "x-opt-partition-key": "p",
+        "x-opt-via-partition-key": "v",
+        "x-opt-scheduled-enqueue-time": now // 10_000,
+        "mine": b"x",
+    }
+    assert type(kept[Symbol("x-opt-scheduled-enqueue-time")]) is Milliseconds
+    empty = dict.fromkeys(received)
+    assert read(section(0x72, empty | {Symbol("mine"): 1}) + tail).annotations == section(
+        0x72, {Symbol("mine"): 1}
+    )
+
+
 @pytest.mark.parametrize(
     "annotations",
     [
-        {Symbol("x-opt-scheduled-enqueue-time"): 5},
-        {Symbol("x-opt-partition-key"): b"p"},
+        {Symbol("x-opt-scheduled-enqueue-time"): "soon"},
+        {Symbol("x-opt-scheduled-enqueue-time"): True},
+        {Symbol("x-opt-scheduled-enqueue-time"): ULong(2**63)},
+        {Symbol("x-opt-partition-key"): b"\xff"},
+        {Symbol("x-opt-partition-key"): 5},
+        {Symbol("x-opt-via-partition-key"): Symbol("p")},
     ],
 )
 def test_annotations_of_the_wrong_type_are_refused(annotations: dict[Any, Any]) -> None:

@@ -9,7 +9,12 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from etagere.base.clock import Timestamp, ticks_per_millisecond
+from etagere.base.clock import (
+    Timestamp,
+    ticks_per_millisecond,
+    timestamp_first,
+    timestamp_never,
+)
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
 from etagere.protocols.amqp.composites import encode_composite
@@ -175,25 +180,56 @@ def _take_annotations(message: Message) -> None:
     annotations = read_map(message.annotations)
     if not all(isinstance(key, Symbol) for key in annotations):
         raise DecodeFault("A message annotation's name is not a symbol.")
-    scheduled = annotations.get(scheduled_time)
-    if isinstance(scheduled, Milliseconds):
-        message.scheduled_at = Timestamp(scheduled * ticks_per_millisecond)
-    elif scheduled is not None:
-        raise Refused(errors.argument_error, message="The scheduled enqueue time is no timestamp.")
-    key = annotations.get(partition_key)
-    if isinstance(key, str):
-        message.partition_key = str(key)
-    elif key is not None:
-        raise Refused(errors.argument_error, message="The partition key is not a string.")
+    known = _known_annotations(annotations)
+    scheduled = known.get(scheduled_time)
+    if scheduled is not None:
+        moment = Timestamp(scheduled * ticks_per_millisecond)
+        message.scheduled_at = min(max(moment, timestamp_first), timestamp_never)
+    message.partition_key = known.get(partition_key)
     own = _broker_s_own & annotations.keys()
-    nulls = [name for name in (scheduled_time, partition_key) if name in annotations]
-    if own or any(annotations[name] is None for name in nulls):
-        kept = {
-            name: value
-            for name, value in annotations.items()
-            if name not in own and not (value is None and name in nulls)
-        }
+    if own or any(annotations[name] is not value for name, value in known.items()):
+        kept = {name: value for name, value in (annotations | known).items() if name not in own}
+        for name, value in known.items():
+            if value is None:
+                del kept[name]
         message.annotations = section(message_annotations_code, kept) if kept else b""
+
+
+def _known_annotations(annotations: dict[Any, Any]) -> dict[Symbol, Any]:
+    """Those of a sender's that mean something here, as the types that they have.
+
+    pyAMQP reads a string as bytes and a time as a number, and sends a message that it has received
+    on with those.
+    """
+    known: dict[Symbol, Any] = {}
+    for name in (partition_key, via_partition_key):
+        if name in annotations:
+            known[name] = _text_of(annotations[name])
+    if scheduled_time in annotations:
+        scheduled = annotations[scheduled_time]
+        if scheduled is not None and not isinstance(scheduled, Milliseconds):
+            if (
+                not isinstance(scheduled, int)
+                or not -(2**63) <= scheduled < 2**63
+                or scheduled is True
+            ):
+                raise Refused(
+                    errors.argument_error, message="The scheduled enqueue time is no timestamp."
+                )
+            scheduled = Milliseconds(scheduled)
+        known[scheduled_time] = scheduled
+    return known
+
+
+def _text_of(value: object) -> str | None:
+    if type(value) is bytes:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            value = 0
+    if value is not None and type(value) is not str:
+        raise Refused(errors.argument_error, message="The partition key is not a string.")
+    return value
 
 
 # ---- out

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from etagere.base.clock import ticks_before_unix, ticks_per_second, timestamp_never
+from etagere.base.clock import ticks_per_second, timestamp_first, timestamp_never
 from etagere.services.bus import errors, names
 from etagere.services.bus.actions import Action, parse_action
 from etagere.services.bus.correlation import CorrelationFields, CorrelationFilter
@@ -24,8 +24,6 @@ compatibility_level: Final = 20
 
 _epoch: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _microsecond: Final = timedelta(microseconds=1)
-_first: Final = -ticks_before_unix
-_last: Final = timestamp_never
 _ticks_per_microsecond: Final = ticks_per_second // 1_000_000
 
 
@@ -157,7 +155,9 @@ def _plain(values: Mapping[str, TypedValue]) -> dict[str, Value]:
         value = typed_value.value
         if isinstance(value, int) and not integer_min <= value <= integer_max:
             raise errors.out_of_range(name, "The value of a parameter is out of range.")
-        if typed_value.kind is ValueKind.date_time and not _first <= int(value or 0) <= _last:
+        if typed_value.kind is ValueKind.date_time and not (
+            timestamp_first <= int(value or 0) <= timestamp_never
+        ):
             raise errors.out_of_range(name, "The time of a parameter is out of range.")
     return {name: value.plain() for name, value in values.items()}
 
