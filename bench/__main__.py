@@ -2,8 +2,9 @@
 
 import argparse
 import importlib
-import platform
 import sys
+
+from bench.interpreter import description
 
 _compared = ("blob", "queue", "table", "bus")
 _alone = ("kv", "extents", "amqp_engine", "http_shell", "request_cost")
@@ -18,7 +19,7 @@ def main() -> None:
     for name in chosen:
         if name not in _compared + _alone:
             parser.error(f"there is no bench called {name}")
-    print(f"Python {platform.python_version()} of {sys.base_prefix}")
+    print(description())
     for name in chosen:
         print(f"\n== {name} ==", flush=True)
         sys.argv = [f"bench.{name}"]

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import base64
 import http.client
+import os
 import statistics
 import time
 from contextlib import ExitStack
@@ -115,19 +116,24 @@ def small(options: argparse.Namespace) -> None:
             medians = {name: load.median(found) for name, found in measured.items()}
             table.add(case.name, medians["etagere"], medians.get("azurite"))
         table.print()
-        _against_nginx(running[0], token, options)
 
 
-def _against_nginx(peer: Peer, token: str, options: argparse.Namespace) -> None:
+def against_nginx(options: argparse.Namespace) -> None:
+    """Get Blob and the same bytes as a file, from as many workers each as there are cores."""
+    workers, token = os.cpu_count() or 1, sas()
     try:
-        with peers.nginx(b"x" * 4096) as url:
+        with (
+            peers.etagere(workers=workers, services="blob") as peer,
+            peers.nginx(b"x" * 4096) as url,
+        ):
+            prepare(peer)
             ours, theirs = [], []
             for _ in range(options.rounds):
                 ours.append(_run(peer, cases[2], token, options, "nginx"))
                 theirs.append(
                     load.run(url, seconds=options.seconds, connections=options.connections)
                 )
-            table = Table("Against a file behind nginx", "nginx")
+            table = Table(f"Against a file behind nginx, {workers} workers each", "nginx")
             table.add(cases[2].name, load.median(ours), load.median(theirs))
             table.print()
     except Missing as missing:
@@ -317,14 +323,14 @@ def deletion(options: argparse.Namespace) -> None:
 
 
 _parts: Final = {
-    "small": small, "streams": streams, "contention": contention, "listing": listing,
-    "tags": tags, "deletion": deletion,
+    "small": small, "nginx": against_nginx, "streams": streams, "contention": contention,
+    "listing": listing, "tags": tags, "deletion": deletion,
 }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--connections", type=int, default=32)

@@ -241,7 +241,7 @@ parts: Final = ("small", "growth", "cpu")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.table")
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SECONDS", "3")))
+    parser.add_argument("--seconds", type=int, default=int(os.environ.get("SECONDS", "3")))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--entities", type=int, default=1_000_000, help="0 leaves growth out")
