@@ -95,7 +95,14 @@ def test_values_that_do_not_fit(type_name: object, sent: object):
     assert refusal.value.code == "InvalidInput"
 
 
-@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, float("inf"), [], {}, [1]])
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 1_700_000_000_000, 2**64, 10**300])
+def test_integers_wider_than_int32_are_doubles(value: int):
+    kept = edm.settle_plain(value)
+    assert type(kept) is float
+    assert kept == float(value)
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), [], {}, [1]])
 def test_plain_values_that_are_refused(value: object):
     with pytest.raises(Refused) as refusal:
         edm.settle_plain(value)

@@ -124,8 +124,17 @@ const scenarios = {
       missing: undefined,
     };
     await people.createEntity(entity("r", values));
-    // The SDK calls every whole number an Int32; the service takes it at its word.
-    const large = await refusal(people.createEntity(entity("s", { large: 2 ** 31 })));
+    // The SDK sends a number without a type: wider than an Int32 it is a Double.
+    const now = 1_700_000_000_123;
+    await people.createEntity(entity("s", { now, far: -(2 ** 40), huge: 1e20 }));
+    const wide = await people.getEntity("p", "s");
+    assert.deepEqual([wide.now, wide.far, wide.huge], [now, -(2 ** 40), 1e20]);
+    const filter = odata`now gt ${now - 1}`;
+    const later = await all(people.listEntities({ queryOptions: { filter } }));
+    assert.deepEqual(later.map((each) => each.rowKey), ["s"]);
+    // Said to be an Int32, it is taken at its word.
+    const typedWrong = { large: { type: "Int32", value: "2147483648" } };
+    const large = await refusal(people.createEntity(entity("t", typedWrong)));
     assert.deepEqual([large.status, large.code], [400, "InvalidInput"]);
     const found = await people.getEntity("p", "r", { disableTypeConversion: false });
     assert.equal(found.text, values.text);
