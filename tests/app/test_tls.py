@@ -1,5 +1,6 @@
 """`etagere cert`, HTTPS on every port, and bearer tokens, which are taken over HTTPS only."""
 
+import signal
 import socket
 import ssl
 import stat
@@ -15,6 +16,10 @@ from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobServiceClient
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from etagere.app import certificates
+from etagere.app.bus import _local_tls
+from etagere.app.certificates import make_files
+from etagere.app.configuration import configure
 from etagere.testing import ServerProcess
 
 from .issuer import Issuer
@@ -38,6 +43,13 @@ def arguments(made):
     folder = made[0]
     pair = [f"--tls-cert={folder}/localhost.pem", f"--tls-key={folder}/localhost-key.pem"]
     return ["--in-memory", *pair]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_it_says_how_to_use_and_trust_what_it_made(made):
@@ -100,6 +112,62 @@ def test_whoever_trusts_the_authority_trusts_the_server(made, secure):
     assert secure.admin.ask("GET", "/healthz") == {"status": "ok"}
     for name in ("localhost", "127.0.0.1", "acct.blob.localhost"):
         greet(made, secure, "127.0.0.1", name)
+
+
+def served(made, server, port="blob"):
+    """The certificate that a client gets now."""
+    host, _, number = server.urls[port].partition("://")[2].partition("/")[0].rpartition(":")
+    trust = ssl.create_default_context(cafile=str(made / "authority.pem"))
+    with (
+        socket.create_connection((host, int(number))) as raw,
+        trust.wrap_socket(raw, server_hostname=host) as client,
+    ):
+        return ssl.DER_cert_to_PEM_cert(client.getpeercert(binary_form=True))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_certificate_may_be_renewed_while_it_serves(tmp_path, workers):
+    make_files(tmp_path)
+    certificate, key = tmp_path / "localhost.pem", tmp_path / "localhost-key.pem"
+    pair = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--workers={workers}"]
+    with ServerProcess([*pair, f"--data={tmp_path / 'data'}"]) as server:
+        assert server.admin.ask("GET", "/healthz") == {"status": "ok"}
+        first = served(tmp_path, server)
+        assert certificate.read_text().startswith(first)
+        old = key.read_bytes()
+        make_files(tmp_path)
+        new = key.read_bytes()
+        key.write_bytes(old)  # half of a renewal
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "certificate not taken" in server.said)
+        assert served(tmp_path, server) == first
+        key.write_bytes(new)
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "certificate read again" in server.said)
+        for _ in range(8):  # whichever process takes the connection
+            assert certificate.read_text().startswith(served(tmp_path, server))
+        assert certificate.read_text().startswith(served(tmp_path, server, "amqps"))
+    assert server.process.returncode == 0
+
+
+def test_the_buss_own_certificate_is_made_again_before_it_ends(tmp_path, monkeypatch):
+    settings = configure({"data": str(tmp_path)}, {})
+    certificate = tmp_path / "certificates" / "localhost.pem"
+    assert _local_tls(settings) is not None
+    first = certificate.read_bytes()
+    assert _local_tls(settings) is not None
+    assert certificate.read_bytes() == first
+    monkeypatch.setattr(certificates, "renewed_days_before", certificates.certificate_days + 1)
+    assert _local_tls(settings) is not None
+    second = certificate.read_bytes()
+    assert second != first
+    monkeypatch.undo()
+    certificate.write_bytes(first)  # its key is gone
+    assert _local_tls(settings) is not None
+    assert certificate.read_bytes() not in (first, second)
+    certificate.write_bytes(b"")
+    assert _local_tls(settings) is not None
+    assert certificate.read_bytes()
 
 
 def test_loopback_of_ipv6(made, arguments):

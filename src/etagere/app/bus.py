@@ -15,7 +15,7 @@ from etagere.app.configuration import Unusable
 from etagere.app.foundation import Foundation
 from etagere.app.observed import Observed
 from etagere.app.ports import bus_ports
-from etagere.app.process import Process
+from etagere.app.process import Process, make_tls
 from etagere.app.settings import Settings
 from etagere.auth.bus_sas import SasRule
 from etagere.base.errors import Refused
@@ -159,18 +159,18 @@ def _rule_of(description: QueueDescription | TopicDescription, name: str) -> Sas
 
 
 def _local_tls(settings: Settings) -> ssl.SSLContext | None:
-    """A certificate of a local authority, made on first start: the SDKs' administration clients
-    speak HTTPS whatever they are told.  A server in memory has nowhere to keep one."""
+    """A certificate of a local authority, made on first start and again before it ends: the SDKs'
+    administration clients speak HTTPS whatever they are told.  A server in memory has nowhere to
+    keep one."""
     if settings.in_memory:
         return None
-    from etagere.app.certificates import make_files  # noqa: PLC0415 - slow to import
+    from etagere.app.certificates import is_due, make_files  # noqa: PLC0415 - slow to import
 
     folder = settings.data / certificates_directory
     certificate, key = folder / "localhost.pem", folder / "localhost-key.pem"
-    if not (certificate.exists() and key.exists()):
-        folder.mkdir(parents=True, exist_ok=True)
-        make_files(folder)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key, password="")
-    return context
+    if not is_due(certificate):
+        with suppress(Unusable):  # a start that was killed may have left half of the pair
+            return make_tls(certificate, key)
+    folder.mkdir(parents=True, exist_ok=True)
+    make_files(folder)
+    return make_tls(certificate, key)

@@ -23,6 +23,7 @@ from etagere.app.configuration import Unusable
 authority_days: Final = 3650
 certificate_days: Final = 397
 """Longer ones are refused by some clients."""
+renewed_days_before: Final = 30
 _host_names: Final = ("localhost", "*.localhost", "*.blob.localhost", "*.queue.localhost",
                       "*.table.localhost", "*.file.localhost", "*.dfs.localhost")  # fmt: skip
 
@@ -74,6 +75,16 @@ def make_files(folder: Path) -> tuple[Path, Path, Path]:
     chain = certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM)
     certificate_path.write_bytes(chain)
     return authority_path, certificate_path, key_path
+
+
+def is_due(certificate: Path) -> bool:
+    """Whether it ends within a month, or cannot even be read."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (OSError, ValueError):
+        return True
+    soon = dt.datetime.now(dt.UTC) + dt.timedelta(days=renewed_days_before)
+    return found.not_valid_after_utc < soon
 
 
 def _read_authority(

@@ -83,6 +83,15 @@ class Process:
         del fields
         return [(fault.id, fault.hits) for fault in self.foundation.faults.armed()]
 
+    async def _reload_certificate(self, fields: Mapping[str, Any]) -> None:
+        """For handshakes from now on.  A pair that does not fit is found before it is taken."""
+        del fields
+        certificate, key = self.settings.tls_cert, self.settings.tls_key
+        if self.tls is None or certificate is None or key is None:
+            return
+        make_tls(certificate, key)
+        self.tls.load_cert_chain(certificate, key, password="")
+
     async def _metrics(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         del fields
         at = self.foundation
@@ -96,6 +105,7 @@ class Process:
         "disarm": _disarm,
         "clear_faults": _clear_faults,
         "fault_hits": _fault_hits,
+        "reload_certificate": _reload_certificate,
         "metrics": _metrics,
     }
 

@@ -31,6 +31,8 @@ async def _serve(settings: Settings) -> int:
     sys.stdout.flush()
     furnished = await _furnish(server)
     if furnished:
+        if settings.tls_cert is not None:
+            _reload_on_hangup(server)
         await stopped.wait()
     for number in _signals:
         # A second signal ends it at once.
@@ -38,6 +40,18 @@ async def _serve(settings: Settings) -> int:
         signal.signal(number, signal.SIG_DFL)
     await server.stop()
     return 0 if furnished else 1
+
+
+def _reload_on_hangup(server: Server) -> None:
+    """Only where there is something to reload: without, a closed terminal ends the server."""
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = asyncio.create_task(server.reload_certificate())
+        reloads.add(task)  # the loop holds tasks weakly
+        task.add_done_callback(reloads.discard)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
 async def _furnish(server: Server) -> bool:

@@ -296,6 +296,15 @@ class Server:
             for fault in self.foundation.faults.armed()
         ]
 
+    async def reload_certificate(self) -> None:
+        """Take the files of --tls-cert and --tls-key as they are now, or go on as before."""
+        try:
+            await self._everywhere("reload_certificate")
+        except (Unusable, RuntimeError) as error:  # the latter is a worker's
+            _log.error("certificate not taken", extra={"why": str(error)})
+        else:
+            _log.info("certificate read again")
+
     def _wake(self) -> None:
         if self._background is not None:
             self._background.wake()

@@ -89,8 +89,9 @@ async def serve(end: socket.socket) -> None:
 
 
 def main() -> None:
-    # Ctrl-C reaches the whole group; the first process says when it is time.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # These reach the whole group; the first process says what is to be done about them.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     run(serve(socket.socket(fileno=int(sys.argv[1]))))
 
 
