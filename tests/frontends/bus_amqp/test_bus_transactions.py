@@ -13,12 +13,15 @@ from etagere.protocols.amqp.outcomes import (
     Declare,
     Declared,
     Discharge,
+    Error,
+    Rejected,
     Source,
     TransactionalState,
     accepted,
 )
 from etagere.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, Transfer
 from etagere.protocols.amqp.sections import section
+from etagere.protocols.amqp.values import Symbol
 from etagere.services.bus.descriptions import QueueDescription
 
 coordinator = 9
@@ -94,6 +97,25 @@ async def test_sends_and_settlements_together(bus: Bus, client: RawClient, fail:
     assert (b"first" in bodies[0]) is fail
     state = await say(client, Discharge(transaction_id))
     assert state.error.condition == "amqp:transaction:unknown-id"
+
+
+async def test_dead_lettering_is_answered_without_its_error(bus: Bus, client: RawClient) -> None:
+    """As it is outside: an error would mean that it failed."""
+    await control(client)
+    await client.attach("q")
+    await client.send_accepted(data_message())
+    await client.attach("q", handle=1, receiver=True, rcv_settle_mode=1)
+    client.credit(1, handle=1)
+    number = (await client.receive()).delivery_id
+    assert number is not None
+    transaction_id = await declare(client)
+    wish = Rejected(Error(Symbol("com.microsoft:dead-letter"), None, {}))
+    within = TransactionalState(transaction_id, wish)
+    client.say(Disposition(True, number, None, False, within))
+    outcome = await client.expect(Disposition)
+    assert outcome.state == TransactionalState(transaction_id, Rejected())
+    assert await say(client, Discharge(transaction_id, False)) == accepted
+    assert await count(bus, "q/$DeadLetterQueue") == 1
 
 
 async def test_unknown_transactions(client: RawClient) -> None:

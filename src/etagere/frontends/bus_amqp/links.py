@@ -5,7 +5,7 @@ sinks; they turn its callbacks into AMQP without waiting for anything.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from etagere.base.clock import Timestamp
 from etagere.base.entropy import Entropy
@@ -42,6 +42,8 @@ from etagere.services.bus.broker import Receiver, Sender
 from etagere.services.bus.deliveries import LockedRun
 from etagere.services.bus.messages import Delivery, Message, ReceiveMode, release
 from etagere.services.bus.overriding import override
+
+S = TypeVar("S")
 
 sender_credit: Final = 1_000
 """Messages that a client may have under way on one link."""
@@ -84,6 +86,11 @@ class Wire(Protocol):
     def touch(self, link_name: object) -> None:
         """Something was done on behalf of this link: it is not idle."""
         ...
+
+
+def _echo(state: S) -> S | Rejected:
+    """A dead-lettered message is answered without its error: an error would mean failure."""
+    return Rejected() if isinstance(state, Rejected) else state
 
 
 class LinkHandler:
@@ -372,7 +379,8 @@ class ReceiverLink(LinkHandler):
             error = self.wire.speaker.refusal(refused, receiver.node.path)
             self.wire.send(SettleSent([delivery], Rejected(error)))
             return
-        self.wire.send(SettleSent([delivery], state))
+        echo = TransactionalState(state.transaction_id, _echo(state.outcome))
+        self.wire.send(SettleSent([delivery], echo))
 
     # ---- from the broker
 
@@ -466,9 +474,7 @@ class ReceiverLink(LinkHandler):
         delivery, state = ticket
         wire = self.wire
         if refusal is None:
-            # A dead-lettered message is echoed without its error: an error would mean failure.
-            echo = Rejected() if isinstance(state, Rejected) else state
-            wire.send(SettleSent([delivery], echo))
+            wire.send(SettleSent([delivery], _echo(state)))
         else:
             error = wire.speaker.refusal(refusal, self.path)
             again = refusal.code in errors.retried_by_clients
