@@ -139,6 +139,17 @@ def test_broker_properties_that_are_none(call: Caller, properties: str, status: 
     assert call("POST", "/orders/messages", "x", BrokerProperties=properties).status == status
 
 
+def test_locks_of_sessions_are_not_http_s(call: Caller, namespace: Namespace) -> None:
+    namespace.run(
+        lambda: namespace.broker.administration.create(
+            QueueDescription(name="sessions", requires_session=True)
+        )
+    )
+    path = "/sessions/messages/1/00000000-0000-0000-0000-000000000001"
+    for method in ("DELETE", "PUT", "POST"):
+        assert call(method, path).status == 404
+
+
 def test_what_is_refused(call: Caller, namespace: Namespace) -> None:
     assert call("POST", "/nobody/messages", "x").status == 404
     assert call("POST", "/orders/messages", b"x" * (300 * 1024)).status == 403

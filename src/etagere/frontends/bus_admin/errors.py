@@ -1,14 +1,18 @@
 """The broker's conditions as HTTP errors of the administration API (Service Bus REST, errors)."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from etagere.base.clock import Clock
 from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.frontends.common import xml
-from etagere.frontends.common.message import Response
+from etagere.frontends.common.message import ClientGone, Request, Response
 from etagere.kernel.dates import format_iso_seconds
+from etagere.services.bus import errors
+
+_log: Final = logging.getLogger(__name__)
 
 
 class HttpError(NamedTuple):
@@ -34,6 +38,7 @@ table: Final[Mapping[str, HttpError]] = {
     "com.microsoft:entity-already-exists": HttpError(409, 40900),
     "com.microsoft:message-lock-lost": HttpError(404, 40400),
     "com.microsoft:message-not-found": HttpError(404, 40400),
+    "com.microsoft:session-lock-lost": HttpError(404, 40400),
     "com.microsoft:no-matching-subscription": HttpError(400, 40000),
     "amqp:invalid-field": HttpError(400, 40000),
     "amqp:decode-error": HttpError(400, 40000),
@@ -73,12 +78,28 @@ class Speaker:
         self._clock = clock
         self._entropy = entropy
 
-    def response(self, refused: Refused, host: str, path: str) -> Response:
+    async def reply(
+        self, request: Request, perform: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        """What comes of performing it; a failure is a reply too."""
+        try:
+            return await perform(request)
+        except ClientGone:
+            raise
+        except Refused as refused:
+            return self._refusal(refused, request)
+        except Exception:  # noqa: BLE001 - the boundary where every failure is a reply
+            _log.exception("request failed")
+            return self._refusal(
+                Refused(errors.internal_error, message="The server failed."), request
+            )
+
+    def _refusal(self, refused: Refused, request: Request) -> Response:
         error = http_error(refused)
         text = refused.message or refused.code
         detail = (
             f"SubCode={error.subcode}. {text} TrackingId:{self._entropy.uuid()}_G0, "
-            f"SystemTracker:{host}:{path}, Timestamp:{format_iso_seconds(self._clock.now())}"
+            f"SystemTracker:{request.host}:{request.raw_path}, Timestamp:{format_iso_seconds(self._clock.now())}"
         )
         body = (
             f"<Error><Code>{error.status}</Code>"

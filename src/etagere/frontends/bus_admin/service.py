@@ -5,7 +5,6 @@ not.  `Subscriptions`, `Rules` and the words that begin with `$` may be written 
 """
 
 import base64
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -19,7 +18,7 @@ from etagere.frontends.bus_admin.atom import Entry, Wrapper
 from etagere.frontends.bus_admin.descriptions_xml import Context
 from etagere.frontends.bus_admin.errors import Speaker, bad_request, method_not_allowed
 from etagere.frontends.common.addressing import decode
-from etagere.frontends.common.message import ClientGone, Request, Response
+from etagere.frontends.common.message import Request, Response
 from etagere.frontends.common.xml import Node
 from etagere.kernel.dates import format_iso
 from etagere.services.bus import errors
@@ -34,7 +33,6 @@ from etagere.services.bus.descriptions import (
 )
 from etagere.services.bus.rules import RuleDescription
 
-_log: Final = logging.getLogger(__name__)
 versions: Final = ("2017-04", "2021-05", "2024-05")
 page_default: Final = 100
 page_max: Final = 100
@@ -107,19 +105,7 @@ class BusAdmin:
         self._speaker = Speaker(clock, entropy)
 
     async def handle(self, request: Request) -> Response:
-        try:
-            return await self._perform(request)
-        except ClientGone:
-            raise
-        except Refused as refused:
-            return self._speaker.response(refused, request.host, request.raw_path)
-        except Exception:  # noqa: BLE001 - the boundary where every failure is a reply
-            _log.exception("request failed")
-            return self._speaker.response(
-                Refused(errors.internal_error, message="The server failed."),
-                request.host,
-                request.raw_path,
-            )
+        return await self._speaker.reply(request, self._perform)
 
     async def _perform(self, request: Request) -> Response:
         place = locate(request.raw_path)

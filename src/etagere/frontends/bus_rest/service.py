@@ -2,7 +2,6 @@
 'Renew lock')."""
 
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -25,7 +24,7 @@ from etagere.frontends.bus_rest.properties import (
     write_value,
 )
 from etagere.frontends.common.addressing import decode
-from etagere.frontends.common.message import ClientGone, Request, Response
+from etagere.frontends.common.message import Request, Response
 from etagere.protocols.amqp.errors import EncodeError
 from etagere.services.bus import errors
 from etagere.services.bus.broker import Broker
@@ -38,7 +37,6 @@ from etagere.services.bus.messages import (
     complete,
 )
 
-_log: Final = logging.getLogger(__name__)
 batch_type: Final = "application/vnd.microsoft.servicebus.json"
 default_type: Final = "application/atom+xml;type=entry;charset=utf-8"
 message_bytes_max: Final = 1024 * 1024 + 64 * 1024
@@ -83,16 +81,7 @@ class BusRest:
         self._speaker = Speaker(clock, entropy)
 
     async def handle(self, request: Request) -> Response:
-        try:
-            return await self._perform(request)
-        except ClientGone:
-            raise
-        except Refused as refused:
-            return self._speaker.response(refused, request.host, request.raw_path)
-        except Exception:  # noqa: BLE001 - the boundary where every failure is a reply
-            _log.exception("request failed")
-            failure = Refused(errors.internal_error, message="The server failed.")
-            return self._speaker.response(failure, request.host, request.raw_path)
+        return await self._speaker.reply(request, self._perform)
 
     async def _perform(self, request: Request) -> Response:
         place = locate(request.raw_path)
