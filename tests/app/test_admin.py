@@ -231,8 +231,10 @@ async def test_the_key_that_everybody_knows_stays_on_loopback_at_run_time_too(ad
 
 def test_options_that_nothing_heeds_yet_are_warned_of(admin, caplog):
     admin.ask("PUT", "/accounts/hopeful1", {"change_feed": True, "versioning": True})
-    warned = [record for record in caplog.records if "no effect" in record.message]
-    assert [record.message for record in warned] == ["change_feed has no effect in this version"]
+    warned = [record for record in caplog.records if "little or nothing" in record.message]
+    assert [record.message for record in warned] == [
+        "change_feed does little or nothing in this version"
+    ]
     assert warned[0].account == "hopeful1"
     admin.ask("DELETE", "/accounts/hopeful1")
 

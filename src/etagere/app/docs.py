@@ -50,9 +50,9 @@ rules = [ { name = "RootManageSharedAccessKey", key = "SAS_KEY_VALUE", rights = 
 
 Not in this version: Files (`files`, `smb`) and Data Lake (`dfs`). Their names and ports are kept, so
 that a configuration stays good: the ports are accepted and not used, and `--services` with one of the
-names ends the start. Of an account's options, `hierarchical_namespace` is only shown to who asks for
-the account's properties, and `change_feed` and `share_soft_delete_days` do nothing yet; the log warns
-of those that are turned on. A server has one Service Bus namespace.
+names ends the start. Of an account's options, `hierarchical_namespace` lets blobs expire and is shown to
+whoever asks for the account's properties, and no more; `change_feed` and `share_soft_delete_days` do
+nothing yet. The log warns of those that are turned on. A server has one Service Bus namespace.
 """  # noqa: E501 - a line of TOML
 _titles: Final = {"blob": "Blob", "queue": "Queue", "table": "Table"}
 

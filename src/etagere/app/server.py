@@ -329,7 +329,7 @@ def _lock(settings: Settings, held: ExitStack) -> tuple[int, ...]:
 
 def _warn_of_options(name: str, entry: AccountEntry) -> None:
     for option in without_effect(entry):
-        _log.warning("%s has no effect in this version", option, extra={"account": name})
+        _log.warning("%s does little or nothing in this version", option, extra={"account": name})
 
 
 def _fields(fault: Armed) -> dict[str, Any]:

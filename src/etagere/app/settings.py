@@ -101,7 +101,8 @@ options_of_later_versions: Final = (
     "change_feed",
     "share_soft_delete_days",
 )
-"""Of accounts: they belong to services that this version does not have, and change nothing yet."""
+"""Of accounts: they belong to services that this version does not have, and change little or
+nothing yet."""
 
 account_kinds: Final = ("StorageV2", "BlockBlobStorage", "FileStorage", "BlobStorage", "Storage")
 account_skus: Final = (
