@@ -1,8 +1,11 @@
 """Messages of a run beside the same messages one by one."""
 
+import struct
 from itertools import accumulate
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,22 +88,36 @@ def _read_one(reader: MessageReader, payload: bytes) -> Message:
     return message
 
 
+_empty_and_wide = bytes.fromhex("005372d10000000400000000")
+
+
+def _wide(properties: bytes) -> bytes:
+    """The same section in a list whose size and count take four bytes."""
+    size, count, fields = properties[4], properties[5], properties[6:]
+    return properties[:3] + b"\xd0" + struct.pack(">II", size + 3, count) + fields
+
+
 @st.composite
 def payload_families(draw: st.DrawFn) -> list[bytes]:
     """Messages as one client writes them, and some that differ."""
     head = draw(header_section)
     if draw(st.integers(0, 4)) == 0:
         head += section(0x72, {Symbol("x-opt-scheduled-enqueue-time"): Milliseconds(5)})
+    elif draw(st.booleans()):
+        head += draw(st.sampled_from([section(0x71, {}), section(0x72, {}), _empty_and_wide]))
     application = draw(st.sampled_from([b"", section(0x74, {"a": 1}), section(0x74, {"b": "c"})]))
     if draw(st.integers(0, 4)) == 0:
         application = section(0x74, {f"name {n}": "x" * 20 for n in range(20)})
     subject = draw(st.sampled_from([None, "subject"]))
-    footer = section(0x78, {}) if draw(st.integers(0, 9)) == 0 else b""
-    id_bytes = draw(st.sampled_from([0, 1, 16, 255]))
+    footer = section(0x78, {}) if draw(st.integers(0, 3)) == 0 else b""
+    id_bytes = draw(st.sampled_from([None, None, 0, 1, 16, 255]))
+    wide = draw(st.booleans())
     payloads = []
     for n in range(draw(st.integers(1, 6))):
-        message_id = str(n % 10) * id_bytes
+        message_id = None if id_bytes is None else str(n % 10) * id_bytes
         properties = encode_composite(Properties(message_id, subject=subject))
+        if wide and properties[3] == 0xC0:
+            properties = _wide(properties)
         body = section(0x75, bytes(draw(st.sampled_from([0, 1, 255, 256, 400]))))
         payloads.append(head + properties + application + body + footer)
     return payloads
@@ -120,6 +137,56 @@ def test_what_is_read_in_a_run(families: list[list[bytes]], data: st.DataObject)
     for payload in payloads:
         expected = _outcome(lambda raw: read_message(raw, lambda: "drawn"), payload)
         assert _outcome(lambda raw: _read_one(reader, raw), payload) == expected
+
+
+@given(payload_families(), st.data())
+def test_a_message_is_read_the_same_whatever_its_form(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    damaged = bytearray(data.draw(st.sampled_from(payloads)))
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        # Two properties of one name, each spelt in its own way.
+        pairs = b"\xa1\x01a\x41\xb1\x00\x00\x00\x01a\x42"
+        twice = b"\x00\x53\x74\xc1" + bytes((1 + len(pairs), 4)) + pairs
+        damaged = bytearray(encode_composite(Properties("id")) + twice + section(0x75, b"body"))
+    for payload in (*payloads, bytes(damaged)):
+        found = _outcome(lambda raw: read_message(raw, lambda: "drawn"), payload)
+        with patch("etagere.frontends.bus_amqp.messages.is_usual_tail", return_value=False):
+            assert found == _outcome(lambda raw: read_message(raw, lambda: "drawn"), payload)
+
+
+_some_id = "0b5bd0a6-7ec3-4a0e-8f4d-6a4bd3a0a9d7"
+
+
+@pytest.mark.parametrize(
+    ("head", "properties", "footer"),
+    [
+        (encode_composite(Header(durable=True)), encode_composite(Properties(_some_id)), b""),
+        # As azure-servicebus, @azure/service-bus, Java's and Go's write them; ids are often left
+        # to the service.
+        (b"", encode_composite(Properties(_some_id)), b""),
+        (b"", b"\x00\x53\x73\xc0\x0e\x0d" + b"\x40" * 13, b""),
+        (b"\x00\x53\x70\x45" + _empty_and_wide, _wide(encode_composite(Properties(_some_id))), b""),
+        (b"\x00\x53\x70\x45" + _empty_and_wide, b"\x00\x53\x73\x45", b""),
+        (
+            section(0x71, {}) + section(0x72, {}),
+            _wide(encode_composite(Properties(_some_id, b""))),
+            section(0x78, {}),
+        ),
+        (_empty_and_wide, _wide(encode_composite(Properties(_some_id))), b""),
+    ],
+)
+def test_the_shapes_of_clients_are_learnt(head: bytes, properties: bytes, footer: bytes) -> None:
+    payloads = [head + properties + section(0x75, bytes([n] * 1000)) + footer for n in range(6)]
+    ends = list(accumulate(map(len, payloads)))
+    spans = list(zip([0, *ends], ends, strict=False))
+    reader = MessageReader(lambda: "a" * 32)
+    reader.read_run(b"".join(payloads), spans[:1])
+    messages, alike = reader.read_run(b"".join(payloads), spans)
+    assert alike
+    assert messages == [read_message(payload, lambda: "a" * 32) for payload in payloads]
+    assert not any(message.annotations or message.delivery_annotations for message in messages)
 
 
 def test_the_shape_is_used() -> None:

@@ -1,5 +1,6 @@
 """Messages taken apart and put together: AMQP 1.0 part 3, section 3.2."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from etagere.protocols.amqp.sections import (
     section,
     split,
 )
-from etagere.protocols.amqp.usual_message import is_usual_tail
+from etagere.protocols.amqp.usual_message import behind_empty_annotations, is_usual_tail
 from etagere.protocols.amqp.values import Described, Symbol, UInt, ULong, Uuid
 
 maps = st.dictionaries(keys, scalars, max_size=6)
@@ -296,12 +297,13 @@ def _check_usual(payload: bytes) -> bool:
             read_header(payload[:at])
         except DecodeFault:
             return False
-    if not is_usual_tail(payload, at):
+    tail_at = behind_empty_annotations(payload, at)
+    if not is_usual_tail(payload, tail_at):
         return False
     sections = split(payload)
-    assert (sections.header, sections.tail) == (payload[:at], payload[at:])
-    assert not sections.delivery_annotations
-    assert not sections.message_annotations
+    assert (sections.header, sections.tail) == (payload[:at], payload[tail_at:])
+    for annotations in (sections.delivery_annotations, sections.message_annotations):
+        assert not annotations or not read_map(annotations)
     return True
 
 
@@ -310,18 +312,38 @@ def test_usual_messages_are_split_the_same(parts: list[bytes]) -> None:
     _check_usual(b"".join(parts))
 
 
+def _wide(properties: bytes) -> bytes:
+    """The same section in a list whose size and count take four bytes."""
+    size, count, fields = properties[4], properties[5], properties[6:]
+    return properties[:3] + b"\xd0" + struct.pack(">II", size + 3, count) + fields
+
+
+some_properties = st.builds(
+    Properties,
+    st.one_of(st.none(), st.text(max_size=40)),
+    st.sampled_from([None, b"", b"user"]),
+    to=st.one_of(st.none(), st.text(max_size=20)),
+).map(encode_composite)
+no_annotations = st.sampled_from(
+    ["", "005371c10100", "005372c10100", "005372d10000000400000000",
+     "005371c10100005372d10000000400000000"]
+).map(bytes.fromhex)  # fmt: skip
+
 usual = st.builds(
-    lambda header, properties, application, body: header + properties + application + body,
+    lambda *parts: b"".join(parts),
     headers.map(encode_composite),
+    no_annotations,
     st.one_of(
-        st.just(b""),
-        st.builds(Properties, st.text(max_size=40), to=st.text(max_size=20)).map(encode_composite),
+        st.sampled_from([b"", b"\x00\x53\x73\x45"]),
+        some_properties,
+        some_properties.filter(lambda one: one[3] == 0xC0).map(_wide),
     ),
     st.one_of(
         st.just(b""),
         st.dictionaries(st.text(), scalars, max_size=6).map(lambda value: section(0x74, value)),
     ),
     st.binary(max_size=400).map(lambda body: section(0x75, body)),
+    st.sampled_from([b"", section(0x78, {}), b"\x00\x53\x78\xd1\0\0\0\4\0\0\0\0"]),
 )
 
 

@@ -38,7 +38,7 @@ from etagere.protocols.amqp.sections import (
     section_at,
     split,
 )
-from etagere.protocols.amqp.usual_message import is_usual_tail
+from etagere.protocols.amqp.usual_message import behind_empty_annotations, is_usual_tail
 from etagere.protocols.amqp.values import Int, Milliseconds, Symbol, UByte, Uuid
 from etagere.services.bus.deliveries import LockedRun, delivery_of
 from etagere.services.bus.messages import Delivery, Message
@@ -79,6 +79,9 @@ DrawId = Callable[[], str]
 
 _sections: Final = AmqpSections()
 _usual_header: Final = b"\x00\x53\x70\xc0"
+_default_header: Final = b"\x00\x53\x70\x45"
+_short_list_of_properties: Final = b"\x00\x53\x73\xc0"
+_long_list_of_properties: Final = b"\x00\x53\x73\xd0"
 _headers_kept: Final = 1_024
 _headers: Final[dict[bytes, Header]] = {}
 _no_header: Final = Header()
@@ -86,25 +89,26 @@ _no_header: Final = Header()
 
 def read_message(payload: bytes, draw_id: DrawId) -> Message:
     """One message; DecodeFault or Refused if it is not good."""
-    tail_at = 0
+    header_bytes = 0
     header = _no_header
     if payload.startswith(_usual_header) and len(payload) > 4:
-        tail_at = 5 + payload[4]
-        header = _header(payload[:tail_at])
+        header_bytes = 5 + payload[4]
+        header = _header(payload[:header_bytes])
+    elif payload.startswith(_default_header):
+        header_bytes = 4
+    tail_at = behind_empty_annotations(payload, header_bytes)
     if is_usual_tail(payload, tail_at):
         tail = payload[tail_at:]
-        # The usual form of a message id: text in a list with a length of one byte.
-        if tail[6:7] != b"\xa1" or tail[2] != properties_code:
+        if not usual_id_at(tail):
             tail = with_message_id(tail, draw_id)
-        if not tail_at:
+        if not header_bytes:
             return Message(tail, len(payload))
         ttl = None if header.ttl == ttl_absent else header.ttl
-        return Message(tail, len(payload), payload[:tail_at], ttl_ms=ttl)
+        return Message(tail, len(payload), payload[:header_bytes], ttl_ms=ttl)
     sections = split(payload)
     tail = sections.tail
     _check_values(tail)
-    # The usual form of a message id: text in a list with a length of one byte.
-    if tail[:4] != b"\x00\x53\x73\xc0" or tail[6:7] != b"\xa1":
+    if not usual_id_at(tail):
         tail = with_message_id(tail, draw_id)
     message = Message(
         tail=tail,
@@ -123,9 +127,9 @@ def read_message(payload: bytes, draw_id: DrawId) -> Message:
         annotations = read_map(sections.delivery_annotations)
         if lock_token in annotations:
             del annotations[lock_token]
-            message.delivery_annotations = (
-                section(delivery_annotations_code, annotations) if annotations else b""
-            )
+            message.delivery_annotations = section(delivery_annotations_code, annotations)
+        if not annotations:
+            message.delivery_annotations = b""
     return message
 
 
@@ -145,6 +149,15 @@ def read_messages(message_format: int, payload: bytes, draw_id: DrawId) -> list[
     if not members or len(members) > batch_members_max:
         raise Refused(errors.argument_error, message="A batch holds no messages, or too many.")
     return [read_message(member, draw_id) for member in members]
+
+
+def usual_id_at(tail: bytes) -> int:
+    """Where the text of the message id is, if it is a short one in the usual place; or 0."""
+    if tail.startswith(_short_list_of_properties):
+        return 8 if tail[6:7] == b"\xa1" and tail[5] else 0
+    if tail.startswith(_long_list_of_properties):
+        return 14 if tail[12:13] == b"\xa1" and any(tail[8:12]) else 0
+    return 0
 
 
 def with_message_id(tail: bytes, draw_id: DrawId) -> bytes:
@@ -186,6 +199,9 @@ def _take_annotations(message: Message) -> None:
         moment = Timestamp(scheduled * ticks_per_millisecond)
         message.scheduled_at = min(max(moment, timestamp_first), timestamp_never)
     message.partition_key = known.get(partition_key)
+    if not annotations:
+        message.annotations = b""  # many clients write what says nothing
+        return
     own = _broker_s_own & annotations.keys()
     if own or any(annotations[name] is not value for name, value in known.items()):
         kept = {name: value for name, value in (annotations | known).items() if name not in own}

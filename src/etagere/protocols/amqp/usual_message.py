@@ -1,6 +1,7 @@
 """The hot path of a message that arrives: a look at its tail, for the commonest shapes.
 
-Properties, application properties, one run of data, each in the forms that clients write.
+Properties, application properties, one run of data and maybe an empty footer, each in the forms
+that clients write, behind annotations that are empty (JavaScript, Java and Go write those).
 Everything else is for `sections.split`, and so is saying what is wrong with it; tests hold one
 against the other.
 """
@@ -11,18 +12,36 @@ from typing import Final
 from etagere.protocols.amqp.decoding import decode, flat_widths, read_u32
 from etagere.protocols.amqp.errors import DecodeFault
 
-_properties: Final = b"\x00\x53\x73\xc0"
+_empty_maps: Final = (b"\xc1\x01\x00", b"\xd1\x00\x00\x00\x04\x00\x00\x00\x00")
+_annotations: Final = (b"\x00\x53\x71", b"\x00\x53\x72")
+_properties_short: Final = b"\x00\x53\x73\xc0"
+_properties_long: Final = b"\x00\x53\x73\xd0"
+_properties_none: Final = b"\x00\x53\x73\x45"
 _application_short: Final = b"\x00\x53\x74\xc1"
 _application_long: Final = b"\x00\x53\x74\xd1"
 _data_short: Final = b"\x00\x53\x75\xa0"
 _data_long: Final = b"\x00\x53\x75\xb0"
+_footers: Final = tuple(b"\x00\x53\x78" + empty for empty in _empty_maps)
 _properties_most: Final = 13
-_texts: Final = frozenset((0xA1, 0xB1))
+_short_text: Final = 0xA1
+_texts: Final = frozenset((_short_text, 0xB1))
 _binaries: Final = frozenset((0xA0, 0xB0))
 _in_doubt: Final = frozenset((0x56, 0x73))
 """A boolean with a byte of its own, and a character: not every byte is one."""
 _no_property: Final = _in_doubt | frozenset((0x45, 0x72, 0x74, 0x82, 0x84, 0x94))
 """No property is a list or a fraction either."""
+
+
+def behind_empty_annotations(payload: bytes, at: int) -> int:
+    """Where the tail begins if there are only empty annotations in front of it."""
+    if not payload.startswith(_annotations, at):
+        return at
+    for start in _annotations:
+        for empty in _empty_maps:
+            if payload.startswith(start + empty, at):
+                at += len(start + empty)
+                break
+    return at
 
 
 def is_usual_tail(payload: bytes, at: int) -> bool:
@@ -32,22 +51,18 @@ def is_usual_tail(payload: bytes, at: int) -> bool:
     """
     tail_at = at
     try:
-        if payload.startswith(_properties, at):
-            stop = at + 5 + payload[at + 4]
-            fields = at + 6
-            count = payload[at + 5]
-            if count > _properties_most:
-                return False
-            if count and payload[fields] == 0xA1:  # mostly a message id, and little else
-                text = fields + 2
-                fields = text + payload[fields + 1]
-                str(payload[text:fields], "utf-8")
-                count -= 1
-            if (
-                stop - fields != count or payload.count(b"\x40", fields, stop) != count
-            ) and not _are_properties(payload, fields, stop, count):
+        if payload.startswith(_properties_short, at):
+            stop, count = at + 5 + payload[at + 4], payload[at + 5]
+            if not _are_properties(payload, at + 6, stop, count):
                 return False
             at = stop
+        elif payload.startswith(_properties_long, at):
+            stop, count = at + 8 + read_u32(payload, at + 4)[0], read_u32(payload, at + 8)[0]
+            if not _are_properties(payload, at + 12, stop, count):
+                return False
+            at = stop
+        elif payload.startswith(_properties_none, at):
+            at += len(_properties_none)
         if payload.startswith(_application_short, at):
             stop = at + 5 + payload[at + 4]
             count = payload[at + 5]
@@ -64,6 +79,8 @@ def is_usual_tail(payload: bytes, at: int) -> bool:
             at += 8 + read_u32(payload, at + 4)[0]
         elif payload.startswith(_data_short, at):
             at += 5 + payload[at + 4]
+        if at < len(payload) and payload.startswith(_footers, at):
+            at += 6 if payload[at + 3] == 0xC1 else 12
     except (IndexError, struct.error, UnicodeDecodeError, DecodeFault):
         return False
     return at == len(payload) and at > tail_at
@@ -71,6 +88,15 @@ def is_usual_tail(payload: bytes, at: int) -> bool:
 
 def _are_properties(payload: bytes, at: int, stop: int, count: int) -> bool:
     """Whether exactly `count` scalars, such as properties are, lie between `at` and `stop`."""
+    if count > _properties_most:
+        return False
+    if count and payload[at] == _short_text:  # mostly a message id, and little else
+        text = at + 2
+        at = text + payload[at + 1]
+        str(payload[text:at], "utf-8")
+        count -= 1
+    if stop - at == count and payload.count(b"\x40", at, stop) == count:
+        return True
     while count > 0:
         code = payload[at]
         # Most fields of the properties are null, and most of those come last.
@@ -89,15 +115,19 @@ def _are_properties(payload: bytes, at: int, stop: int, count: int) -> bool:
 
 
 def _is_flat_map(payload: bytes, at: int, stop: int, count: int) -> bool:
-    """Whether exactly `count` names and scalars in turns lie between `at` and `stop`."""
-    while count > 0:
-        if not count & 1 and payload[at] not in _texts:
+    """Whether half of `count` names, all different, lie between `at` and `stop`, each with a scalar
+    behind it."""
+    names: set[bytes] = set()
+    for _ in range(count >> 1):
+        code = payload[at]
+        if code not in _texts:
             return False
-        at = _behind_scalar(payload, at, stop)
-        count -= 1
+        end = _behind_scalar(payload, at, stop)
+        names.add(payload[at + (2 if code == _short_text else 5) : end])
+        at = _behind_scalar(payload, end, stop)
         if at > stop:
             return False
-    return at == stop
+    return at == stop and len(names) == count >> 1
 
 
 def _behind_scalar(payload: bytes, at: int, stop: int) -> int:
