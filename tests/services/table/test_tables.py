@@ -6,11 +6,12 @@ import pytest
 
 from etagere.base.errors import Refused
 from etagere.services.common.access_policy import StoredPolicy
+from etagere.services.common.doomed import bytes_a_step, rows_a_step, rows_first
 from etagere.services.table import keys, tables
 from etagere.services.table.entities import Change, write_of
 from etagere.services.table.filter_match import predicate_of
 from etagere.services.table.filter_parse import parse
-from etagere.services.table.sweep import rows_a_step, sweep_step
+from etagere.services.table.sweep import sweep_step
 from etagere.services.table.tables import ListTables
 
 from .conftest import Tables, account
@@ -110,6 +111,21 @@ async def test_a_deleted_table_is_gone_at_once_and_swept_away_later(store: Table
         assert [e.row_key for e in page] == ["new"]
     assert steps == 2
     assert await _rows_left(store) == 2
+
+
+async def test_of_large_entities_few_are_swept_away_at_a_time(store: Tables):
+    large = b",".join(b'"x%d":"%b"' % (n, b"x" * 32_000) for n in range(16))
+    for n in range(30):
+        await store.write("People", write_of(Change.INSERT, "p", f"{n:02}", fragment=large))
+    await store.drop("People")
+    before, steps = 30, 0
+    while await sweep_step(store.engine, account):
+        left = await _rows_left(store)
+        assert (before - left) * len(large) <= bytes_a_step + rows_first * len(large)
+        before, steps = left, steps + 1
+    assert before == 0
+    assert steps >= 30 * len(large) // bytes_a_step
+    await store.create("People")
 
 
 async def test_two_deleted_tables_of_one_name_are_both_swept_away(store: Tables):

@@ -7,52 +7,27 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from etagere.base.clock import Timestamp, seconds
-from etagere.kv.contract import Engine, Partition, ReadTx, Tx
+from etagere.kv.contract import Engine, Partition, ReadTx
+from etagere.services.common import doomed
+from etagere.services.common.doomed import Remains
 from etagere.services.queue import keys, records
 from etagere.services.queue.messages import remove_expired
 
-rows_a_step: Final = 500
 expired_a_step: Final = 250
 queues_a_step: Final = 100
 seconds_between_min: Final = 1
 """Expired messages are out of sight at once; removing them can wait for company."""
 
 
-class _Doomed(NamedTuple):
-    key: bytes
-    generation: int
-    queue: str
-
-
 async def sweep_step(engine: Engine, account: str) -> bool:
     """Delete some rows of one generation that was cleared or deleted; false if there is none."""
-    account_part = keys.account_partition(account)
 
-    async def first(tx: ReadTx) -> _Doomed | None:
-        rows = await tx.scan(account_part, *keys.all_doomed(), limit=1)
-        if not rows:
-            return None
-        key = rows[0][0]
-        return _Doomed(key, *keys.doomed_generation(key))
+    def remains_of(mark: bytes) -> Remains:
+        generation, queue = keys.doomed_generation(mark)
+        return keys.queue_partition(account, queue), keys.everything(generation)
 
-    doomed = await engine.read(first)
-    if doomed is None:
-        return False
-    queue_part = keys.queue_partition(account, doomed.queue)
-
-    async def delete(tx: Tx) -> None:
-        room = rows_a_step
-        for begin, end in keys.everything(doomed.generation):
-            rows = await tx.scan(queue_part, begin, end, limit=room)
-            for key, _ in rows:
-                tx.delete(queue_part, key)
-            room -= len(rows)
-            if room == 0:
-                return
-        tx.delete(account_part, doomed.key)
-
-    await engine.write((account_part, queue_part), delete)
-    return True
+    part = keys.account_partition(account)
+    return await doomed.sweep_step(engine, part, keys.all_doomed(), remains_of)
 
 
 async def expire_step(engine: Engine, account: str, first_name: str = "") -> str | None:
