@@ -16,7 +16,6 @@ from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp.messages import (
     batch_format,
     read_message,
-    read_messages,
     token_of,
     uuid_of,
     with_message_id,
@@ -24,6 +23,7 @@ from etagere.frontends.bus_amqp.messages import (
     write_head,
     write_usual_head,
 )
+from etagere.frontends.bus_amqp.reader import MessageReader
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.errors import DecodeFault
 from etagere.protocols.amqp.sections import (
@@ -46,7 +46,7 @@ def read(payload: bytes) -> Message:
 
 
 def read_all(message_format: int, payload: bytes) -> list[Message]:
-    return read_messages(message_format, payload, lambda: "drawn")
+    return MessageReader(lambda: "drawn").read(message_format, payload)
 
 
 now = Timestamp(17_000_000_000_000_000)

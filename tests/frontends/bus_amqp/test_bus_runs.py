@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
-from etagere.frontends.bus_amqp.messages import read_message, write_head, write_heads
+from etagere.frontends.bus_amqp.messages import (
+    batch_format,
+    read_message,
+    write_head,
+    write_heads,
+)
 from etagere.frontends.bus_amqp.reader import MessageReader
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.errors import DecodeFault
@@ -187,6 +192,17 @@ def test_the_shapes_of_clients_are_learnt(head: bytes, properties: bytes, footer
     assert alike
     assert messages == [read_message(payload, lambda: "a" * 32) for payload in payloads]
     assert not any(message.annotations or message.delivery_annotations for message in messages)
+
+
+def test_a_batch_is_read_as_its_members_are() -> None:
+    payloads = [
+        encode_composite(Properties(f"id {n}")) + section(0x75, bytes(1000 + n)) for n in range(5)
+    ]
+    batch = b"".join(section(0x75, payload) for payload in payloads)
+    reader = MessageReader(lambda: "drawn")
+    messages = reader.read(batch_format, batch)
+    assert messages == [read_message(payload, lambda: "drawn") for payload in payloads]
+    assert reader._used
 
 
 def test_the_shape_is_used() -> None:

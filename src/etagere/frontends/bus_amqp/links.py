@@ -12,7 +12,7 @@ from etagere.base.entropy import Entropy
 from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp import errors
 from etagere.frontends.bus_amqp.host import Host
-from etagere.frontends.bus_amqp.messages import read_messages, write_head, write_heads
+from etagere.frontends.bus_amqp.messages import write_head, write_heads
 from etagere.frontends.bus_amqp.outcomes import outcome_of
 from etagere.frontends.bus_amqp.reader import MessageReader
 from etagere.frontends.bus_amqp.transactions import Transactions
@@ -226,7 +226,7 @@ class SenderLink(LinkHandler):
                 message="The received message is larger than the link's maximum of "
                 f"{self.link.max_message_size} bytes.",
             )
-        return read_messages(event.message_format, event.payload, self.wire.draw_id)
+        return self._reader.read(event.message_format, event.payload)
 
     def _in_transaction(self, event: TransferReceived, messages: list[Message]) -> None:
         state = event.state

@@ -139,16 +139,16 @@ def _check_values(tail: bytes) -> None:
     _sections.application_properties(tail)
 
 
-def read_messages(message_format: int, payload: bytes, draw_id: DrawId) -> list[Message]:
-    """What one transfer holds."""
+def message_spans(message_format: int, payload: bytes) -> list[tuple[int, int]]:
+    """Where the messages are that one transfer holds."""
     if message_format == 0:
-        return [read_message(payload, draw_id)]
+        return [(0, len(payload))]
     if message_format != batch_format:
         raise Refused(errors.not_implemented, message="The message's format is unknown.")
     members = batch_members(payload)
     if not members or len(members) > batch_members_max:
         raise Refused(errors.argument_error, message="A batch holds no messages, or too many.")
-    return [read_message(member, draw_id) for member in members]
+    return members
 
 
 def usual_id_at(tail: bytes) -> int:

@@ -11,7 +11,12 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from etagere.frontends.bus_amqp.messages import DrawId, read_message, usual_id_at
+from etagere.frontends.bus_amqp.messages import (
+    DrawId,
+    message_spans,
+    read_message,
+    usual_id_at,
+)
 from etagere.services.bus.messages import Message
 
 _list_long: Final = 0xD0
@@ -60,6 +65,10 @@ class MessageReader:
         self._shape = _unknown
         self._used = True
         self._resting = 0
+
+    def read(self, message_format: int, payload: bytes) -> list[Message]:
+        """What one transfer holds."""
+        return self.read_run(payload, message_spans(message_format, payload))[0]
 
     def read_run(
         self, buffer: bytes, spans: Sequence[tuple[int, int]]

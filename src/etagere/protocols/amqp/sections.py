@@ -195,16 +195,16 @@ def _code_of(part: tuple[int, bytes]) -> int:
     return part[0]
 
 
-def batch_members(payload: bytes) -> list[bytes]:
-    """The messages that the data sections of a batch hold (message format 0x80013700)."""
-    members: list[bytes] = []
+def batch_members(payload: bytes) -> list[tuple[int, int]]:
+    """Where the messages are that the data sections of a batch hold (message format 0x80013700)."""
+    members: list[tuple[int, int]] = []
     at = 0
     end = len(payload)
     while at < end:
         code, content = section_at(payload, at, end)
         stop = skip(payload, content, end)
         if code == data_code:
-            members.append(data_of(payload, content, stop))
+            members.append((data_at(payload, content), stop))
         elif code in _bodies:
             raise DecodeFault("A batch's body is not data.")
         at = stop
@@ -213,11 +213,16 @@ def batch_members(payload: bytes) -> list[bytes]:
 
 def data_of(buffer: bytes, content: int, stop: int) -> bytes:
     """What a data section holds."""
+    return buffer[data_at(buffer, content) : stop]
+
+
+def data_at(buffer: bytes, content: int) -> int:
+    """Where a data section's own bytes begin."""
     constructor = buffer[content]
     if constructor == 0xA0:
-        return buffer[content + 2 : stop]
+        return content + 2
     if constructor == 0xB0:
-        return buffer[content + 5 : stop]
+        return content + 5
     raise DecodeFault("A data section is not binary.")
 
 
