@@ -149,6 +149,17 @@ async def test_a_page_of_large_entities_is_short(store: Tables):
     assert max(len(page) for page in pages) < 12
 
 
+async def test_a_search_among_large_entities_stops_after_enough_bytes(
+    store: Tables, monkeypatch: pytest.MonkeyPatch
+):
+    """It would hold everybody up as long as many more rows that are small."""
+    monkeypatch.setattr(query, "bytes_examined_max", 200_000)
+    for n in range(60):
+        await store.change("People", Change.INSERT, "p", f"r{n:02}", n=n, text="x" * 20_000)
+    pages = await store.pages("People", "n eq 33")
+    assert [len(page) for page in pages] == [0, 0, 0, 1, 0, 0]
+
+
 async def test_a_continuation_is_a_position_and_not_a_row(store: Tables):
     await _grid(store, partitions=1, rows=10)
     page = await store.page("People", limit=4)

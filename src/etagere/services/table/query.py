@@ -23,9 +23,11 @@ from etagere.services.table.tables import open_table
 page_entities_max: Final = 1000
 page_bytes_max: Final = 4 * 1024 * 1024
 rows_examined_max: Final = 10_000
-"""Reads run on the event loop: this many take a few hundredths of a second."""
+bytes_examined_max: Final = 16 * 1024 * 1024
+"""Reads run on the event loop: so many rows, or so many bytes, take a few hundredths of a second."""
 
-_scan_rows_first: Final = 64
+_scan_rows_first: Final = 16
+"""Before it is known how large they are."""
 _scan_rows_max: Final = 1024
 _scan_bytes_wanted: Final = 512 * 1024
 
@@ -77,6 +79,7 @@ class _Reader:
         self._keys = entity_keys
         self._examined = 0
         self._bytes = 0
+        self._examined_bytes = 0
         self._scan_rows = _scan_rows_first
 
     async def read(self, tx: ReadTx, part: Partition, wanted: KeyRange) -> bool:
@@ -100,8 +103,14 @@ class _Reader:
         limit = wanted.limit
         found, read_keys, decode = self.found, self._keys.read, entity_records.decode
         examined, kept_bytes, seen_bytes = self._examined, self._bytes, 0
+        seen_bytes_max = bytes_examined_max - self._examined_bytes
         for key, raw in rows:
-            if len(found) >= limit or examined >= rows_examined_max or kept_bytes >= page_bytes_max:
+            if (
+                len(found) >= limit
+                or examined >= rows_examined_max
+                or kept_bytes >= page_bytes_max
+                or seen_bytes >= seen_bytes_max
+            ):
                 self.next_keys = read_keys(key)
                 return True
             examined += 1
@@ -116,6 +125,7 @@ class _Reader:
             found.append(Stored(partition_key, row_key, record.stamp, record.properties))
             kept_bytes += size
         self._examined, self._bytes = examined, kept_bytes
+        self._examined_bytes += seen_bytes
         if rows:
             self._scan_rows = _rows_for(seen_bytes // len(rows) + 1)
         return False
