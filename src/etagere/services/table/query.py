@@ -24,7 +24,7 @@ page_entities_max: Final = 1000
 page_bytes_max: Final = 4 * 1024 * 1024
 rows_examined_max: Final = 10_000
 bytes_examined_max: Final = 16 * 1024 * 1024
-"""Reads run on the event loop: so many rows, or so many bytes, take a few hundredths of a second."""
+"""Reads run on the event loop: so many rows or bytes take a few hundredths of a second."""
 
 _scan_rows_first: Final = 16
 """Before it is known how large they are."""
