@@ -6,6 +6,7 @@ are there already are left as they are.
 """
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -78,12 +79,34 @@ class _File(msgspec.Struct, frozen=True, rename="pascal"):
     user_config: _UserConfig
 
 
+_levels: Final = {
+    name.casefold(): name
+    for kind in (_File, _UserConfig, NamespaceEntry, TopicEntry, SubscriptionEntry)
+    for name in kind.__struct_encode_fields__
+}
+
+
 def read(text: bytes) -> list[NamespaceEntry]:
-    """The namespaces of a configuration file; refused if it is none."""
+    """The namespaces of a configuration file; refused if it is none.
+
+    Letter case means nothing to .NET's configuration, nor does the mark that Windows' editors put
+    in front.
+    """
     try:
-        return msgspec.json.decode(text, type=_File).user_config.namespaces or []
+        found = _as_named(msgspec.json.decode(text.removeprefix(BOM_UTF8)))
+        return msgspec.convert(found, _File).user_config.namespaces or []
     except (msgspec.MsgspecError, RecursionError) as error:
         raise errors.argument("Config", f"The configuration file is not valid: {error}") from None
+
+
+def _as_named(value: Any) -> Any:
+    """With the names of the levels as the structs above have them."""
+    if isinstance(value, list):
+        return [_as_named(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    named = {_levels.get(key.casefold(), key): one for key, one in value.items()}
+    return {key: one if key == "Properties" else _as_named(one) for key, one in named.items()}
 
 
 async def apply(administration: Administration, namespace: NamespaceEntry) -> None:
@@ -275,10 +298,10 @@ def _value(name: str, field: str, value: Any) -> Any:
     if field in _durations:
         return duration_of(name, value)
     if field == "status":
-        try:
-            return EntityStatus(value)
-        except ValueError:
-            raise errors.argument(name, f"'{value}' is not a status.") from None
+        for status in EntityStatus:
+            if str(value).casefold() == status.value.casefold():
+                return status
+        raise errors.argument(name, f"'{value}' is not a status.")
     wanted = str if field in _texts else int if field in _numbers else bool
     if type(value) is not wanted:
         raise errors.argument(name, f"The value of '{name}' has the wrong type.")
