@@ -1,7 +1,9 @@
 """The bus as `etagere serve` runs it: its ports, its configuration, restarts and resets."""
 
 import gc
+import http.client
 import json
+import re
 import ssl
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -214,3 +216,33 @@ def test_a_configuration_that_is_none(tmp_path: Path) -> None:
             ServerProcess(("--in-memory", "--bus-config", str(tmp_path / "bad.json")))
     with pytest.raises(StartFailed, match="cannot be read"):
         ServerProcess(("--in-memory", "--bus-config", str(tmp_path / "none.json")))
+
+
+def test_metrics_name_what_was_asked_of_the_bus_and_no_entities() -> None:
+    """Names come from tables: what clients invent makes no new series."""
+    asked = {
+        ("GET", "/health"): "Health",
+        ("GET", "/$Resources/queues"): "ListEntities",
+        ("GET", "/one"): "GetEntity",
+        ("PUT", "/two"): "PutEntity",
+        ("DELETE", "/two"): "DeleteEntity",
+        ("POST", "/one/messages"): "SendMessage",
+        ("POST", "/one/messages/head"): "PeekLockMessage",
+        ("DELETE", "/one/messages/head"): "ReceiveAndDeleteMessage",
+        ("DELETE", "/one/messages/1/token"): "DeleteMessage",
+        ("PUT", "/one/messages/1/token"): "UnlockMessage",
+        ("POST", "/one/messages/1/token"): "RenewLock",
+        ("PATCH", "/one"): "unknown",
+        ("PATCH", "/one/messages"): "unknown",
+        ("GET", "/%ff"): "unknown",
+    }
+    with ServerProcess(("--in-memory", "--services", "bus")) as server:
+        port = int(server.urls["bus-admin"].rpartition(":")[2])
+        for method, path in asked:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request(method, path)
+            connection.getresponse().read()
+            connection.close()
+        lines = server.admin.text("GET", "/metrics").splitlines()
+    counted = re.findall(r'requests_total\{service="bus",operation="(\w+)"', "\n".join(lines))
+    assert set(counted) == set(asked.values())

@@ -3,13 +3,25 @@
 from typing import Final
 
 from etagere.base.errors import Refused
+from etagere.frontends.bus_admin import service as administration
 from etagere.frontends.bus_admin.service import BusAdmin
-from etagere.frontends.bus_rest.service import BusRest, locate
+from etagere.frontends.bus_rest.service import BusRest, Place, locate
 from etagere.frontends.common.message import Request, Response
 
 health_path: Final = "/health"
 _healthy: Final = b'{"status":"healthy","message":"Service is healthy."}'
 """What the official emulator says on the port of its administration, to whoever asks."""
+
+_message_operations: Final = {
+    ("POST", 0): "SendMessage",
+    ("POST", 1): "PeekLockMessage",
+    ("DELETE", 1): "ReceiveAndDeleteMessage",
+    ("DELETE", 2): "DeleteMessage",
+    ("PUT", 2): "UnlockMessage",
+    ("POST", 2): "RenewLock",
+}
+_entity_operations: Final = {"GET": "GetEntity", "PUT": "PutEntity", "DELETE": "DeleteEntity"}
+"""For metrics: by the method, and how many parts follow `messages` in the path."""
 
 
 class BusHttp:
@@ -19,10 +31,15 @@ class BusHttp:
 
     async def handle(self, request: Request) -> Response:
         if request.raw_path == health_path and _is_probe(request):
-            return Response(200, {"Content-Type": "application/json"}, _healthy)
-        if _is_about_messages(request.raw_path):
-            return await self._runtime.handle(request)
-        return await self._admin.handle(request)
+            response = Response(200, {"Content-Type": "application/json"}, _healthy)
+            response.operation = "Health"
+        elif (place := _place_of_messages(request.raw_path)) is not None:
+            response = await self._runtime.handle(request)
+            response.operation = _message_operations.get((request.method, len(place.action)), "")
+        else:
+            response = await self._admin.handle(request)
+            response.operation = _entity_operation(request)
+        return response
 
 
 def _is_probe(request: Request) -> bool:
@@ -30,10 +47,19 @@ def _is_probe(request: Request) -> bool:
     return request.method == "GET" and "authorization" not in request.headers
 
 
-def _is_about_messages(raw_path: str) -> bool:
+def _place_of_messages(raw_path: str) -> Place | None:
     if "messages" not in raw_path.casefold():
-        return False
+        return None
     try:
-        return locate(raw_path) is not None
+        return locate(raw_path)
     except Refused:  # the administration says what is wrong with the path
-        return False
+        return None
+
+
+def _entity_operation(request: Request) -> str:
+    try:
+        if request.method == "GET" and administration.locate(request.raw_path).listing:
+            return "ListEntities"
+    except Refused:
+        return ""
+    return _entity_operations.get(request.method, "")

@@ -16,6 +16,8 @@ from etagere.frontends.common.addressing import Address, decode, resolve
         ("acct.blob.localhost:10000", "/c/b", Address("acct", False, "c/b", True)),
         ("ACCT.blob.core.windows.net", "/c", Address("acct", False, "c", True)),
         ("acct-secondary.queue.localhost", "/q", Address("acct", True, "q", True)),
+        ("acct.BLOB.LocalHost:10000", "/c", Address("acct", False, "c", True)),
+        ("acct.Z13.Web.localhost", "/x", Address("acct", False, "x", True, website=True)),
         ("acct-ipv6.blob.localhost", "/c", Address("acct", False, "c", True)),
         ("acct-secondary-dualstack.blob.x", "/c", Address("acct", True, "c", True)),
         ("acct.z13.web.localhost", "/x", Address("acct", False, "x", True, website=True)),

@@ -38,17 +38,17 @@ def resolve(host: str, raw_path: str) -> Address:
         raise Refused("InvalidUri")
     if name.endswith(_secondary):
         return Address(name[: -len(_secondary)], True, path, host_style)
-    website = host_style and _is_website_zone(host.partition(":")[0].split(".", 2))
+    website = host_style and _is_website_zone(host.lower().partition(":")[0].split(".", 2))
     return Address(name, secondary=False, path=path, host_style=host_style, website=website)
 
 
 @lru_cache(maxsize=256)
 def _account_of_host(host: str) -> str | None:
     """The account that a host name begins with, or None where the path names it."""
-    labels = host.partition(":")[0].split(".", 2)
+    labels = host.lower().partition(":")[0].split(".", 2)
     if len(labels) < 2 or not (labels[1] in service_labels or _is_website_zone(labels)):
         return None
-    name = labels[0].lower()
+    name = labels[0]
     for suffix in _host_suffixes:
         name = name.removesuffix(suffix)
     return name
