@@ -3,12 +3,22 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from etagere.kv.contract import Partition
+from etagere.kv.engines import turns as turns_module
 from etagere.kv.engines.lmdb import LmdbEngine
-from etagere.kv.engines.turns import Gate, Turns, stand_still_seconds_max
+from etagere.kv.engines.turns import (
+    Gate,
+    Patience,
+    Turns,
+    skips_max,
+    slow_commit_seconds_min,
+    stand_still_seconds_max,
+    waited_share,
+)
 from etagere.kv.tuples import pack
 
 part = Partition(pack("turns"))
@@ -193,7 +203,157 @@ async def test_nothing_is_handed_over_while_something_is_at_the_writer():
     await asyncio.sleep(0)
     assert taken == [[1, 2]]
     assert len(turns) == 1
-    turns.settled(1)
+    turns.settled(1, loop)
     assert taken == [[1, 2]]
-    turns.settled(1)
+    turns.settled(1, loop)
     assert taken == [[1, 2], [3]]
+
+
+slow = 10 * slow_commit_seconds_min
+
+
+def test_fast_commits_and_single_clients_wait_for_nobody():
+    patience = Patience()
+    assert patience.seconds(slow_commit_seconds_min * 0.9, 16, 16) == 0
+    assert patience.seconds(slow, 1, 0) == 0
+    assert patience.wanted == 0
+
+
+def test_a_slow_commit_is_waited_with_for_a_share_of_its_time():
+    patience = Patience()
+    for _ in range(5):
+        assert patience.seconds(slow, 3, 2) == pytest.approx(slow * waited_share)
+        assert patience.wanted == 5
+        patience.over(4)
+        assert patience.wanted == 0
+
+
+def test_who_waited_in_vain_waits_less_and_less_often():
+    patience = Patience()
+    gaps = []
+    for _ in range(9):
+        gap = 0
+        while not patience.seconds(slow, 8, 0):
+            gap += 1
+        gaps.append(gap)
+        patience.over(1)
+    assert gaps == [0, 1, 3, 7, 15, 31, 63, skips_max, skips_max]
+    while not patience.seconds(slow, 8, 0):
+        pass
+    patience.over(8)
+    assert patience.seconds(slow, 8, 0) > 0
+
+
+class _Loop:
+    """A loop whose time passes only when there is nothing else to do."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        self._ready: list[tuple] = []
+        self._later: list[list] = []
+        monkeypatch.setattr(turns_module, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def call_soon(self, callback, *arguments):
+        self._ready.append((callback, arguments))
+
+    def call_later(self, seconds, callback, *arguments):
+        entry = [self.now + seconds, callback, arguments]
+        self._later.append(entry)
+        return SimpleNamespace(cancel=lambda: entry in self._later and self._later.remove(entry))
+
+    def run_for(self, seconds: float) -> None:
+        until = self.now + seconds
+        while True:
+            while self._ready:
+                callback, arguments = self._ready.pop(0)
+                callback(*arguments)
+            entry = min(self._later, key=lambda each: each[0], default=None)
+            if entry is None or entry[0] > until:
+                self.now = until
+                return
+            self._later.remove(entry)
+            self.now = entry[0]
+            entry[1](*entry[2])
+
+
+class _SlowWriter:
+    """Gives back what it was handed after a slow commit's time."""
+
+    def __init__(self, loop: _Loop, *, asks_again: bool) -> None:
+        self.loop = loop
+        self.gate = Gate()
+        self.turns: Turns[int] = Turns(self.take, self.gate)
+        self.taken: list[int] = []
+        self.asks_again = asks_again
+
+    def ask(self, *numbers: int) -> None:
+        for number in numbers:
+            self.turns.submit(number, self.loop)  # type: ignore[arg-type]
+
+    def take(self, entries):
+        self.taken.append(len(entries))
+        self.gate.open()
+        self.loop.call_later(slow, self.settle, list(entries))
+
+    def settle(self, entries):
+        self.turns.settled(len(entries), self.loop)
+        if self.asks_again:
+            for entry in entries:  # clients that ask again as soon as they are answered
+                self.loop.call_soon(self.ask, entry)
+
+
+def test_those_who_ask_without_a_pause_share_one_slow_commit(monkeypatch):
+    loop = _Loop(monkeypatch)
+    writer = _SlowWriter(loop, asks_again=True)
+    writer.ask(0, 1, 2, 3)
+    loop.run_for(slow / 2)
+    writer.ask(4, 5, 6, 7)  # while the first four are at the writer
+    loop.run_for(slow * 9)
+    assert writer.taken == [4, *[8] * 9]
+
+
+def test_whoever_is_waited_for_in_vain_holds_nobody_up_for_long(monkeypatch):
+    loop = _Loop(monkeypatch)
+    writer = _SlowWriter(loop, asks_again=False)
+    writer.ask(0, 1, 2, 3)
+    loop.run_for(slow / 2)
+    writer.ask(4)
+    loop.run_for(slow * 0.8)
+    assert writer.taken == [4]
+    loop.run_for(slow * 0.1)
+    assert writer.taken == [4, 1]
+    loop.run_for(slow * 5)
+    writer.ask(5)
+    loop.run_for(0)
+    assert writer.taken == [4, 1, 1]
+    assert len(writer.turns) == 0
+
+
+def test_nothing_is_handed_over_twice_by_a_timer_and_a_call(monkeypatch):
+    """The one who completes the commit asks at the moment when the others have waited enough."""
+    loop = _Loop(monkeypatch)
+    writer = _SlowWriter(loop, asks_again=False)
+    writer.ask(0, 1)
+    loop.run_for(slow)
+    writer.ask(2, 3)
+    writer.turns._due()  # the timer comes before the call that the last of them made
+    assert writer.taken == [2, 2]
+    writer.ask(4)
+    loop.run_for(slow / 2)
+    assert writer.taken == [2, 2]
+    loop.run_for(slow)
+    assert writer.taken == [2, 2, 1]
+
+
+def test_closing_does_what_was_held_back(monkeypatch):
+    loop = _Loop(monkeypatch)
+    writer = _SlowWriter(loop, asks_again=False)
+    writer.ask(0, 1, 2, 3)
+    loop.run_for(slow / 2)
+    writer.ask(4)
+    loop.run_for(slow * 0.6)
+    assert writer.taken == [4]
+    writer.turns.hand_over()
+    assert writer.taken == [4, 1]
+    loop.run_for(slow * 3)
+    assert writer.taken == [4, 1]

@@ -121,7 +121,7 @@ async def with_seal(call: BlobCall, perform: Perform) -> Response:
     if where.part not in blobs.scoped and _may_presume(call):
         call.request.body = _Kept(call.request.body)
         try:
-            return await perform(call, where._replace(unscoped=True), None)
+            return await perform(call, Where(where.part, where.name, unscoped=True), None)
         except ScopeFound:
             if len(blobs.scoped) >= _scoped_max:
                 blobs.scoped.clear()

@@ -258,7 +258,7 @@ class LmdbEngine:
             self._topics.publish(topics)
             self._peers.announce(topics)
         if self._turns is not None:
-            self._turns.settled(len(done))
+            self._turns.settled(len(done), done[0].future.get_loop())
 
     def _publish(self, topics: Iterable[bytes] | None) -> None:
         """What another process has announced."""
