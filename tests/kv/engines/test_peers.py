@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,36 @@ async def test_a_watcher_is_woken_by_another_process(tmp_path, clock):
         waiting.cancel()
     await engine.close()
     assert list((tmp_path / "peers").iterdir()) == []
+
+
+async def test_a_place_that_somebody_else_made_is_not_used(make, tmp_path, monkeypatch):
+    """A long path's stand-in has a name that everybody can work out, where everybody may write."""
+    with tempfile.TemporaryDirectory() as temporary:  # shorter than pytest's
+        monkeypatch.setattr(peers.tempfile, "gettempdir", lambda: temporary)
+        await meet_in(Path(temporary), make, tmp_path, monkeypatch)
+
+
+async def meet_in(temporary, make, tmp_path, monkeypatch):
+    long = tmp_path / ("long" * 40)
+    stand_in = peers._short(long / "peers")
+    assert stand_in.parent == temporary
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("precious")
+    stand_in.symlink_to(precious)
+    (one, _), (two, heard) = make(long), make(long)
+    one.listen()
+    two.listen()
+    one.announce([b"a"])
+    assert [path.name for path in precious.iterdir()] == ["file"]
+    stand_in.unlink()
+    two.listen()
+    (stand_in / "file").write_text("no socket of ours")
+    one.announce([b"b"])
+    await heard.wait_for([[b"b"]])
+    assert (stand_in / "file").exists()
+    monkeypatch.setattr(peers.os, "getuid", lambda: stand_in.stat().st_uid + 1)
+    one.announce([b"c"])
+    one.listen()
+    await asyncio.sleep(0.05)
+    assert heard == [[b"b"]]

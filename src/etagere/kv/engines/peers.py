@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -55,9 +56,12 @@ class Peers:
         receiver.setblocking(False)
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
+            if not _is_ours(self._directory.lstat()):
+                raise PermissionError
             receiver.bind(str(path))
         except OSError:
-            receiver.close()  # on a full disk, say; the next to watch tries again
+            # On a full disk, say, or where somebody else was first; the next to watch tries again.
+            receiver.close()
             return
         self._socket, self._path = receiver, path
         self._loop = asyncio.get_running_loop()
@@ -88,9 +92,12 @@ class Peers:
 
     def _list(self) -> list[str]:
         try:
-            mtime = self._directory.stat().st_mtime_ns
+            status = self._directory.lstat()
         except FileNotFoundError:
             return []
+        if not _is_ours(status):
+            return []
+        mtime = status.st_mtime_ns
         if mtime != self._listed_mtime:
             own = self._path
             self._others = [str(path) for path in self._directory.iterdir() if path != own]
@@ -110,7 +117,8 @@ class Peers:
             self._behind.add(other)
             asyncio.get_running_loop().call_later(retry_seconds, self._catch_up, other)
         except ConnectionRefusedError:
-            Path(other).unlink(missing_ok=True)  # of a process that was killed
+            if Path(other).is_socket():
+                Path(other).unlink(missing_ok=True)  # of a process that was killed
         except OSError:
             pass  # gone
 
@@ -127,6 +135,12 @@ class Peers:
             for _ in range(receives_per_turn_max):
                 message = receiver.recv(datagram_bytes_max)
                 self._publish(None if message == _anything else _topics(message))
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    """A directory, not a link to one, that nobody else can have made: the one below the system's
+    directory for temporary files has a name that everybody can work out."""
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _message(topics: Collection[bytes]) -> bytes:
