@@ -234,7 +234,8 @@ class Surprises(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, StoreError):
+        foreseen = getattr(record, "code", "") == "InsufficientStorage"  # a line, not a traceback
+        if isinstance(error, StoreError) or foreseen:
             return
         self._world.surprises.append(f"{record.getMessage()}: {error!r}")
 
