@@ -378,9 +378,14 @@ def begin_life(draft: StoredMessage, now: int, description: Description | None) 
         if default < own:
             draft.ttl_ms = default // ticks_per_millisecond
         ttl = min(own, default)
-    if ttl < forever:
-        expires_at = min(now + ttl, timestamp_never)
+    expires_at = expiry_of(now, ttl)
+    if expires_at:
         draft.expires_at = min(draft.expires_at or expires_at, expires_at)
+
+
+def expiry_of(now: int, ttl: int) -> int:
+    """When a life that begins now is over; 0 for never."""
+    return min(now + ttl, timestamp_never) if ttl < forever else 0
 
 
 def replace_tail(draft: StoredMessage, tail: bytes) -> None:

@@ -12,8 +12,7 @@ import msgspec
 
 from etagere.kv.contract import Partition
 from etagere.services.bus import errors
-from etagere.services.bus.deposit import begin_life
-from etagere.services.bus.descriptions import forever
+from etagere.services.bus.deposit import begin_life, expiry_of
 from etagere.services.bus.ledger import Ledger, Log, Opened
 from etagere.services.bus.locks import Lock
 from etagere.services.bus.messages import Message
@@ -66,9 +65,9 @@ class Completed(msgspec.Struct, frozen=True):
 def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[Message]) -> None:
     """One row for each, and nothing of the message is looked at."""
     now, description = ledger.now, target.description
-    immortal = description.default_ttl >= forever
+    expires_at = expiry_of(now, description.default_ttl)
     run: list[StoredMessage] = []
-    expire = not immortal
+    expire = expires_at > 0
     for message in messages:
         scheduled_at = message.scheduled_at
         stored = StoredMessage(
@@ -79,7 +78,7 @@ def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[M
             message.size,
             now,
             0,
-            0,
+            expires_at,
             0,
             None,
             message.ttl_ms,
@@ -92,9 +91,10 @@ def store_plain(ledger: Ledger, opened: Opened, target: Target, messages: list[M
         if scheduled_at is not None and scheduled_at > now:
             ledger.append_run(opened, run, expire=expire)
             run = []
+            stored.expires_at = 0  # its life has not begun
             ledger.schedule(opened.log, stored)
             continue
-        if not immortal or message.ttl_ms is not None:
+        if message.ttl_ms is not None:
             expire = True
             begin_life(stored, now, description)
         run.append(stored)
@@ -208,16 +208,11 @@ class Completions:
         opened = ledger.opened(log) or await ledger.open(log)
         if opened is None:
             return False
-        numbers: list[int] = []
-        size = 0
-        for item in self.items:
-            for lock in item.locks:
-                held = lock.held
-                if held.expires_at:
-                    ledger.erase_plain(opened, held.number, held.size, held.expires_at)
-                else:
-                    numbers.append(held.number)
-                    size += held.size
-        if numbers:
-            ledger.erase_run(opened, numbers, size)
+        messages = [lock.held for item in self.items for lock in item.locks]
+        ledger.erase_run(
+            opened,
+            [held.number for held in messages],
+            sum([held.size for held in messages]),
+            [(held.expires_at, held.number) for held in messages if held.expires_at],
+        )
         return True

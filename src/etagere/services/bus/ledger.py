@@ -210,13 +210,25 @@ class Ledger:
             counters.expiring -= 1
             self.tx.delete(log.part, keys.expiry(log.number, expires_at, number))
 
-    def erase_run(self, opened: Opened, numbers: Sequence[int], size: int) -> None:
-        """`erase_plain` for each of these, which do not expire; `size` is that of all."""
+    def erase_run(
+        self,
+        opened: Opened,
+        numbers: Sequence[int],
+        size: int,
+        expiring: Sequence[tuple[int, int]],
+    ) -> None:
+        """`erase_plain` for each of these; `size` is that of all, `expiring` are the times and the
+        numbers of those that expire."""
         opened.dirty = True
         log, counters = opened.log, opened.counters
         counters.active -= len(numbers)
         counters.bytes -= size
         self.tx.delete_all(log.part, keys.each_message(log.number, numbers))
+        if expiring:
+            counters.expiring -= len(expiring)
+            self.tx.delete_all(
+                log.part, [keys.expiry(log.number, time, number) for time, number in expiring]
+            )
 
     async def take_active(self, log: Log, number: int, message: StoredMessage) -> None:
         """Take an active message out of its log; its rest stays for whoever gets it next."""
