@@ -252,6 +252,26 @@ def test_a_batch_with_bytes_changed_is_read_or_refused(data: st.DataObject):
         return
 
 
+@pytest.mark.parametrize(
+    ("content_type", "boundary"),
+    [
+        ("multipart/mixed; boundary=b_1", "b_1"),
+        ('Multipart/Mixed;Boundary = "b 1" ; charset=utf-8', "b 1"),
+        # azure-storage, the older library for Node.js, in the batch and in its change set
+        ('multipart/mixed; charset="utf-8"; boundary=b_1', "b_1"),
+        ('multipart/mixed;charset="utf-8";boundary=b_1', "b_1"),
+        ('multipart/mixed; a="; boundary=c"; b=2; boundary=b_1', "b_1"),
+        ("multipart/mixed; boundary=b_1; boundary=c", "b_1"),
+        ('multipart/mixed; charset="utf-8; boundary=b_1', None),
+        ("multipart/mixed; xboundary=b_1", None),
+        ("multipart/mixed", None),
+        ("multipart/form-data; boundary=b_1", None),
+    ],
+)
+def test_boundaries(content_type: str, boundary: str | None):
+    assert boundary_of(content_type) == boundary
+
+
 @given(st.text())
 def test_any_content_type_is_read_or_refused(content_type: str):
     boundary_of(content_type)

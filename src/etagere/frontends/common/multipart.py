@@ -21,8 +21,12 @@ parts_split_max: Final = 512
 """More than any batch may have are found one by one."""
 
 _boundary_form: Final = re.compile(
-    r'\s*multipart/mixed\s*;(?:[^"]*;)?\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))\s*(?:;.*)?',
-    re.IGNORECASE | re.DOTALL,
+    r"""
+    \s*multipart/mixed\s*
+    (?: ; (?!\s*boundary\s*=) (?: [^";] | "[^"]*" )*+ )*+    # any others, as charset="utf-8"
+    ;\s*boundary\s*=\s*(?: "([^"]+)" | ([^\s;"]+) )\s*(?:;.*)?
+    """,
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 
 
