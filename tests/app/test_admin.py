@@ -122,6 +122,8 @@ def test_metrics_count_requests_by_operation_and_code(admin):
         ("PUT", "/accounts/okay", '{"versionning": true}', 400, '"versioning"'),
         ("POST", "/reset?account=nobody", None, 404, "nobody"),
         ("POST", "/faults", "{}", 400, "point"),
+        ("POST", "/faults", '{"point": "thorttle"}', 400, "throttle"),
+        ("POST", "/faults", '{"point": "qqqq"}', 400, "before_commit"),
         ("POST", "/faults", '{"point": "x", "count": -1}', 400, "count"),
         ("POST", "/faults", '{"point": "x", "count": 1.5}', 400, "count"),
         ("POST", "/faults", '{"point": "x", "probability": 0}', 400, "probability"),
@@ -379,6 +381,15 @@ def test_chance_is_drawn_from_the_seed(account):
     assert 0 < sum(first) < 20
 
 
+def test_refused_with_any_code_of_the_service(account):
+    account.faults.arm("refuse", "CreateContainer", code="AccountIsDisabled")
+    with blobs(account.connection_string) as client:
+        with pytest.raises(HttpResponseError) as refused:
+            client.create_container("here")
+        assert (refused.value.status_code, refused.value.error_code) == (403, "AccountIsDisabled")
+        client.create_container("here")
+
+
 def test_latency_holds_the_answer_back(account):
     account.faults.arm("latency", "ListContainers", seconds=0.4)
     import time
@@ -391,6 +402,6 @@ def test_latency_holds_the_answer_back(account):
 
 def test_so_many_faults_and_no_more(admin):
     for _ in range(1000):
-        admin.ask("POST", "/faults", {"point": "x"})
+        admin.ask("POST", "/faults", {"point": "refuse"})
     with pytest.raises(AdminRefused, match="1000"):
-        admin.ask("POST", "/faults", {"point": "x"})
+        admin.ask("POST", "/faults", {"point": "refuse"})

@@ -129,7 +129,7 @@ def _add_remote(commands: Any) -> None:
     faults.add_argument("--probability", type=float, help="of each time (default: 1)")
     faults.add_argument("--seed", type=int, help="that the probability is drawn from")
     faults.add_argument("--seconds", type=float, help="of latency, or in Retry-After")
-    faults.add_argument("--code", help="error code, for points without a meaning of their own")
+    faults.add_argument("--code", help="error code, for the point refuse")
 
 
 def _serve(options: argparse.Namespace) -> int:

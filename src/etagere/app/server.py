@@ -266,8 +266,12 @@ class Server:
         return True
 
     async def arm(self, fault: Armed) -> Armed:
-        """ValueError where there are too many, or no operation of that name."""
-        if fault.operation and fault.point in places:
+        """ValueError where there are too many, or no point or operation of that name."""
+        if fault.point not in places:
+            near = difflib.get_close_matches(fault.point, places, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(places))}."
+            raise ValueError(f'There is no point "{fault.point}"; {hint}')
+        if fault.operation:
             self._check_operation(fault.operation)
         fault.id = next(self._fault_ids)
         await self._everywhere("arm", **_fields(fault))

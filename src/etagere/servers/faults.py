@@ -7,7 +7,7 @@ A fault is armed for a *point*, which is a place in the code (`base.faults`) and
     drop_connection            the connection goes before anything is done
     throttle                   503 ServerBusy with Retry-After
     latency                    the answer comes later
-    any other name             Refused with the code that was armed, wherever that point is
+    refuse                     Refused with the code that was armed, before anything is done
 
 Points inside the store are reached without a subject: they belong to the operation that the task
 at hand began.
@@ -34,8 +34,9 @@ places: Final[Mapping[str, str]] = {
     "throttle": begin_point,
     "before_reply": "before_reply",
     latency_point: latency_point,
+    "refuse": begin_point,
 }
-"""Where the faults that are known by name happen; any other name is itself a place."""
+"""Where the faults that testers may arm happen.  Any other name is itself a place, and refuses."""
 
 latency_seconds_max: Final = 600.0
 armed_max: Final = 1000
