@@ -145,6 +145,15 @@ def test_update_and_delete(raw: RawClient, queue: str):
     )
 
 
+@pytest.mark.parametrize("path", ["messages", "messages/"])
+def test_a_receipt_without_an_id_clears_nothing(raw: RawClient, queue: str, path: str):
+    (stored,) = messages(raw.put(queue, "kept"))
+    refused = raw("DELETE", f"/{queue}/{path}", popreceipt=stored["PopReceipt"])
+    assert (refused.status, refused.code) == (404, "MessageNotFound")
+    (left,) = messages(raw("GET", f"/{queue}/messages", peekonly="true"))
+    assert left["MessageText"] == "kept"
+
+
 def test_clear(raw: RawClient, queue: str):
     for _ in range(3):
         raw.put(queue, "a")

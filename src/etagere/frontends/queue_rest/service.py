@@ -36,7 +36,6 @@ class QueueFrontend:
 
     def locate(self, address: Address, request: Request) -> Target:
         """`/`, `/queue`, `/queue/messages` or `/queue/messages/id`."""
-        del request
         queue, _, rest = address.path.partition("/")
         if not queue:
             if rest:
@@ -48,7 +47,9 @@ class QueueFrontend:
         segment, _, message = rest.partition("/")
         if segment.lower() != _messages_segment:
             raise Refused("InvalidUri")
-        if not message:
+        # Who deletes with a receipt and an empty id means one message, and not all of them.
+        means_one = request.method == "DELETE" and "popreceipt" in request.query
+        if not message and not means_one:
             return Target(Resource.MESSAGES, queue)
         return Target(Resource.ITEM, queue, decode(message))
 
