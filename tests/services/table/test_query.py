@@ -140,6 +140,16 @@ async def test_a_search_stops_after_enough_rows_and_goes_on_later(
     assert [len(page) for page in pages] == [0, 0, 0, 1, 0]
 
 
+async def test_a_search_with_many_comparisons_looks_at_fewer_rows(
+    store: Tables, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(query, "rows_examined_max", 100)
+    await _grid(store, partitions=1, rows=60)
+    text = "PartitionKey eq 'p000' and (" + " or ".join(f"n eq {n}" for n in range(70, 145)) + ")"
+    assert [len(page) for page in await store.pages("People", text)] == [0, 0, 0]
+    assert len(await store.pages("People", "n eq 70")) == 1
+
+
 async def test_a_page_of_large_entities_is_short(store: Tables):
     for n in range(12):
         large = {f"p{i}": "x" * 32768 for i in range(15)}

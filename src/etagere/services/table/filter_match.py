@@ -110,6 +110,17 @@ def reads_properties(condition: Condition) -> bool:
             return any(map(reads_properties, conditions))
 
 
+def comparisons_in(condition: Condition) -> int:
+    """How many there are to make for one entity, at most."""
+    match condition:
+        case Not(inner):
+            return comparisons_in(inner)
+        case And(conditions) | Or(conditions):
+            return sum(map(comparisons_in, conditions))
+        case _:
+            return 1
+
+
 def _is_own(operand: Operand) -> bool:
     return isinstance(operand, Property) and operand.name not in system_names
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from etagere.services.table.filter_match import (
     Predicate,
+    comparisons_in,
     literal_last,
     predicate_of,
     reads_properties,
@@ -83,6 +84,7 @@ class Plan:
     ranges: tuple[KeyRange, ...]
     residual: Predicate | None
     residual_reads_properties: bool
+    residual_comparisons: int = 0
 
 
 whole_table: Final = Plan(
@@ -124,7 +126,7 @@ def plan(condition: Condition | None) -> Plan:
     if area.exact and faithful:
         return Plan(ranges, None, residual_reads_properties=False)
     rest = _without_settled(condition) if faithful else condition
-    return Plan(ranges, predicate_of(rest), reads_properties(rest))
+    return Plan(ranges, predicate_of(rest), reads_properties(rest), comparisons_in(rest))
 
 
 def _without_settled(condition: Condition) -> Condition:

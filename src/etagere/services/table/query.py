@@ -25,6 +25,8 @@ page_bytes_max: Final = 4 * 1024 * 1024
 rows_examined_max: Final = 10_000
 bytes_examined_max: Final = 16 * 1024 * 1024
 """Reads run on the event loop: so many rows or bytes take a few hundredths of a second."""
+comparisons_usual: Final = 15
+"""What the documentation allows in a filter; for more of them fewer rows are looked at."""
 
 _scan_rows_first: Final = 16
 """Before it is known how large they are."""
@@ -80,6 +82,8 @@ class _Reader:
         self._examined = 0
         self._bytes = 0
         self._examined_bytes = 0
+        comparisons = max(wanted.plan.residual_comparisons, comparisons_usual)
+        self._rows_max = rows_examined_max * comparisons_usual // comparisons
         self._scan_rows = _scan_rows_first
 
     async def read(self, tx: ReadTx, part: Partition, wanted: KeyRange) -> bool:
@@ -103,11 +107,11 @@ class _Reader:
         limit = wanted.limit
         found, read_keys, decode = self.found, self._keys.read, entity_records.decode
         examined, kept_bytes, seen_bytes = self._examined, self._bytes, 0
-        seen_bytes_max = bytes_examined_max - self._examined_bytes
+        rows_max, seen_bytes_max = self._rows_max, bytes_examined_max - self._examined_bytes
         for key, raw in rows:
             if (
                 len(found) >= limit
-                or examined >= rows_examined_max
+                or examined >= rows_max
                 or kept_bytes >= page_bytes_max
                 or seen_bytes >= seen_bytes_max
             ):
