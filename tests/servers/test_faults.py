@@ -50,6 +50,13 @@ def test_each_point_has_its_place_and_its_consequence(point, place, kind):
     assert fires(faults, place) is None
 
 
+def test_a_fault_is_armed_once_however_often_it_is_told():
+    faults = armed(Armed(0, "throttle"))
+    faults.arm(Armed(1, "throttle"))
+    assert fires(faults, "before_operation") is not None
+    assert fires(faults, "before_operation") is None
+
+
 def test_throttling_says_when_to_come_back():
     refused = fires(armed(Armed(0, "throttle", seconds=3)), "before_operation")
     assert (refused.code, refused.headers) == ("ServerBusy", {"Retry-After": "3"})

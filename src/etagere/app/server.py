@@ -250,15 +250,15 @@ class Server:
         to_account(name, entry)
         refuse_known_key(self.settings, name, entry)
         _warn_of_options(name, entry)
+        self._changed[name] = entry  # first: a worker that starts meanwhile is told of it
         await self._everywhere("put_account", name=name, entry=dataclasses.asdict(entry))
-        self._changed[name] = entry
         return entry
 
     async def remove_account(self, name: str) -> bool:
         if self.foundation.accounts.find(name) is None:
             return False
-        await self._everywhere("remove_account", name=name)
         self._changed[name] = None
+        await self._everywhere("remove_account", name=name)
         for service in self.process.services:
             await service.forget(self.foundation.engine, name)
         if self._background is not None:

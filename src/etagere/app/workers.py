@@ -122,7 +122,9 @@ class Workers:
             "state": self._state(),
         }
         try:
-            failure = await asyncio.wait_for(worker.link.ask("start", start), start_seconds_max)
+            # Not `wait_for`, which may begin later: this is the first that the worker hears.
+            async with asyncio.timeout(start_seconds_max):
+                failure = await worker.link.ask("start", start)
         except (LinkLost, TimeoutError, RuntimeError) as error:
             failure = str(error) or "it ended before it was ready"
         if failure:
@@ -138,15 +140,22 @@ class Workers:
             _log.error("worker died", extra={"pid": worker.process.pid, "status": status})
             await worker.link.close()
             worker = await self._start_another()
-            self._workers[worker.process.pid] = worker
 
     async def _start_another(self) -> Worker:
         while True:
             await asyncio.sleep(restart_seconds_min)
             try:
                 worker = await self._launch()
+            except OSError as error:
+                _log.error("worker not restarted", extra={"why": str(error)})
+                continue
+            # It is one of those who are told before it is told what there is: nothing that
+            # changes meanwhile passes it by.
+            self._workers[worker.process.pid] = worker
+            try:
                 await self._start(worker)
-            except (WorkerFailed, OSError) as error:
+            except WorkerFailed as error:
+                del self._workers[worker.process.pid]
                 _log.error("worker not restarted", extra={"why": str(error)})
             else:
                 return worker

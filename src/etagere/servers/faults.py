@@ -102,6 +102,9 @@ class ArmedFaults:
         return sum(fault.seconds for fault in faults if fault.fires(subject))
 
     def arm(self, fault: Armed) -> None:
+        """Once: a worker that starts may be told of one fault twice."""
+        if fault.id in self._armed:
+            return
         if len(self._armed) >= armed_max:
             raise ValueError(f"More than {armed_max} faults are armed; clear some.")
         fault.chance.seed(fault.seed)
