@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import ssl
+import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from azure.servicebus import (
 )
 from azure.servicebus.exceptions import MessageLockLostError
 from azure.servicebus.management import ServiceBusAdministrationClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from etagere.testing import ServerProcess, StartFailed
 
@@ -216,6 +218,39 @@ def test_a_configuration_that_is_none(tmp_path: Path) -> None:
             ServerProcess(("--in-memory", "--bus-config", str(tmp_path / "bad.json")))
     with pytest.raises(StartFailed, match="cannot be read"):
         ServerProcess(("--in-memory", "--bus-config", str(tmp_path / "none.json")))
+
+
+def test_metrics_say_what_waits(config_file: Path) -> None:
+    with ServerProcess(("--in-memory", "--bus-config", str(config_file))) as server:
+        send(server, "queue.1", "one", "two")
+        send(server, "topic.1", "yes", subject="wanted")
+        with ServiceBusClient.from_connection_string(connection_string(server)) as client:
+            later = datetime.now(UTC) + timedelta(hours=1)
+            with client.get_queue_sender("queue.1") as sender:
+                sender.schedule_messages(ServiceBusMessage("three"), later)
+            with client.get_queue_receiver("queue.1") as receiver:
+                receiver.dead_letter_message(receiver.receive_messages(max_wait_time=5)[0])
+                text = server.admin.text("GET", "/metrics")
+        assert found(text)[("etagere_bus_connections",)] > 0
+        deadline = time.monotonic() + 10
+        while found(text)[("etagere_bus_connections",)] and time.monotonic() < deadline:
+            text = server.admin.text("GET", "/metrics")
+        assert found(text)[("etagere_bus_connections",)] == 0
+        assert found(text)[("etagere_http_connections",)] >= 1  # whoever asks
+        name = "etagere_bus_messages"
+        assert found(text)[name, "queue.1", "active"] == 1
+        assert found(text)[name, "queue.1", "dead_letter"] == 1
+        assert found(text)[name, "queue.1", "scheduled"] == 1
+        assert found(text)[name, "topic.1/Subscriptions/subscription.1", "active"] == 1
+
+
+def found(text: str) -> dict[tuple[str, ...], float]:
+    """Samples by their name and the values of their labels."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def test_metrics_name_what_was_asked_of_the_bus_and_no_entities() -> None:

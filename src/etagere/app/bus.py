@@ -6,11 +6,13 @@ three port numbers are those that clients expect each of them at.
 
 import asyncio
 import ssl
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
 from etagere.app.bus_http import BusHttp
+from etagere.app.bus_metrics import bus_lines
 from etagere.app.configuration import Unusable
 from etagere.app.foundation import Foundation
 from etagere.app.observed import Observed
@@ -131,6 +133,9 @@ class Bus:
             if not isinstance(description, SubscriptionDescription):
                 return _rule_of(description, name)
         return None
+
+    def metrics(self) -> Iterable[str]:
+        return bus_lines(self.broker.administration, self._amqp.connections)
 
     async def reset(self) -> None:
         """After the store has forgotten everything: links are detached, and a new broker begins."""

@@ -95,7 +95,11 @@ class Process:
     async def _metrics(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         del fields
         at = self.foundation
-        return {"requests": at.metrics.snapshot(), "store": store_snapshot(at.engine)}
+        return {
+            "requests": at.metrics.snapshot(),
+            "store": store_snapshot(at.engine),
+            "connections": self.http.connections,
+        }
 
     _commands: Final[Mapping[str, Callable[["Process", Mapping[str, Any]], Awaitable[Any]]]] = {
         "move_clock": _move_clock,

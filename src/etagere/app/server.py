@@ -200,6 +200,10 @@ class Server:
             merged.merge(answer["requests"])
         lines = [*merged.lines()]
         lines += store_lines(answer["store"] for answer in answers)
+        connections = sum(answer["connections"] for answer in answers)
+        lines += gauge("etagere_http_connections", "HTTP connections, on all ports.", connections)
+        if self._bus is not None:
+            lines += self._bus.metrics()
         lines += gauge("etagere_uptime_seconds", "Since the start.", time.monotonic() - self._began)
         return "\n".join(lines) + "\n"
 

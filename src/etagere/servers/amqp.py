@@ -123,6 +123,10 @@ class AmqpServer:
             connection.abort()
         self.steady_timers.close()
 
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
     def opened(self, connection: "AmqpConnection") -> bool:
         if self.stopping or len(self._connections) >= self.limits.connections_max:
             return False

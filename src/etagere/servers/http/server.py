@@ -81,6 +81,10 @@ class HttpServer:
         for connection in list(self._connections):
             connection.abort()
 
+    @property
+    def connections(self) -> int:
+        return len(self._connections)
+
     # ---- `Owner` of the connections
 
     def opened(self, connection: HttpConnection) -> bool:
