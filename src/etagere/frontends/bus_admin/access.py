@@ -1,12 +1,16 @@
 """Who may do what over HTTP: the Authorization header of administration and runtime requests."""
 
+import re
+from typing import Final
+
 from etagere.auth.bus_sas import FindRule, path_of, prefix, verify
 from etagere.base.clock import Clock
 from etagere.base.errors import Refused
 from etagere.frontends.bus_admin import errors
 from etagere.frontends.common.message import Request
 
-_bearer = "bearer "
+_bearer: Final = re.compile(r"bearer .*|[\w-]+\.[\w-]+\.[\w-]*", re.ASCII | re.IGNORECASE)
+"""Go's administration client sends a JSON web token without a word in front."""
 
 
 class Access:
@@ -36,7 +40,7 @@ class Access:
         token = token.strip()
         if not token:
             raise Refused(errors.unauthorized, message="MissingToken: There is no token.")
-        if token.lower().startswith(_bearer):
+        if _bearer.fullmatch(token):
             if self._trust_bearer:
                 return
             raise Refused("InvalidIssuer", message="Tokens of this kind are not accepted.")
