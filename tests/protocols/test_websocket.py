@@ -128,8 +128,15 @@ handshake = {
 }
 
 
+@pytest.mark.parametrize(("offered", "taken"), [("amqp", "amqp"), ("amqp, AMQPWSB10", "amqp")])
+def test_the_first_subprotocol_that_is_known_is_taken(offered: str, taken: str) -> None:
+    headers = accept_headers(handshake | {"sec-websocket-protocol": offered}, ("AMQPWSB10", "amqp"))
+    assert headers is not None
+    assert headers["Sec-WebSocket-Protocol"] == taken
+
+
 def test_the_handshake_of_the_standard() -> None:
-    assert accept_headers(handshake, "AMQPWSB10") == {
+    assert accept_headers(handshake, ("AMQPWSB10", "amqp")) == {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
         "Sec-WebSocket-Accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
@@ -149,4 +156,4 @@ def test_the_handshake_of_the_standard() -> None:
     ],
 )
 def test_other_handshakes(name: str, value: str) -> None:
-    assert accept_headers(handshake | {name: value}, "AMQPWSB10") is None
+    assert accept_headers(handshake | {name: value}, ("AMQPWSB10", "amqp")) is None

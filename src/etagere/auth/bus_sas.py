@@ -15,6 +15,7 @@ from urllib.parse import unquote, unquote_plus
 
 from etagere.base.clock import Timestamp, ticks_per_second, timestamp_never
 from etagere.base.errors import Refused
+from etagere.kernel.dates import format_iso_seconds
 
 prefix: Final = "SharedAccessSignature "
 token_chars_max: Final = 8_192
@@ -99,7 +100,8 @@ def verify(text: str, audience: str, find_rule: FindRule, now: Timestamp) -> Gra
     if not _signed(token, rule):
         raise _refused(invalid_signature, "The token has an invalid signature.")
     if expires_at <= now:
-        raise _refused(expired, "The token is expired.")
+        moment = format_iso_seconds(expires_at)
+        raise _refused(expired, f"The token is expired. Expiration time: {moment}.")
     if not covers(path_of(unquote_plus(token.resource)), audience):
         raise _refused(outside_scope, "The token's scope does not cover the audience.")
     return Grant(audience, rule.rights, expires_at)

@@ -7,7 +7,7 @@ comes, in whatever pieces.
 import base64
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 continuation: Final = 0x0
@@ -30,10 +30,12 @@ _read_u16: Final = struct.Struct(">H").unpack_from
 _read_u64: Final = struct.Struct(">Q").unpack_from
 
 
-def accept_headers(headers: Mapping[str, str], subprotocol: str) -> dict[str, str] | None:
+def accept_headers(
+    headers: Mapping[str, str], subprotocols: Sequence[str]
+) -> dict[str, str] | None:
     """The headers of the answer to an opening handshake (4.2), or None if it is not one for us.
 
-    `headers` has names in lower case.
+    `headers` has names in lower case; the client's first subprotocol that we know is taken.
     """
     key = headers.get("sec-websocket-key", "")
     try:
@@ -41,11 +43,12 @@ def accept_headers(headers: Mapping[str, str], subprotocol: str) -> dict[str, st
     except ValueError:
         known = False
     offered = [one.strip() for one in headers.get("sec-websocket-protocol", "").split(",")]
+    chosen = next((one for one in offered if one in subprotocols), None)
     if (
         not known
         or headers.get("upgrade", "").casefold() != "websocket"
         or headers.get("sec-websocket-version", "") != "13"
-        or subprotocol not in offered
+        or chosen is None
     ):
         return None
     accept = base64.b64encode(
@@ -55,7 +58,7 @@ def accept_headers(headers: Mapping[str, str], subprotocol: str) -> dict[str, st
         "Upgrade": "websocket",
         "Connection": "Upgrade",
         "Sec-WebSocket-Accept": accept.decode(),
-        "Sec-WebSocket-Protocol": subprotocol,
+        "Sec-WebSocket-Protocol": chosen,
     }
 
 

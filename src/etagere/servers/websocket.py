@@ -18,7 +18,8 @@ from etagere.servers.amqp import AmqpConnection, AmqpServer
 from etagere.servers.http.connection import Upgrade, Upgrader
 
 path: Final = "/$servicebus/websocket"
-subprotocol: Final = "AMQPWSB10"
+subprotocols: Final = ("AMQPWSB10", "amqp")
+"""The service's own name, and the standard's, which Go's documentation has."""
 
 
 def bus_upgrader(server: AmqpServer) -> Upgrader:
@@ -28,7 +29,7 @@ def bus_upgrader(server: AmqpServer) -> Upgrader:
         asked = unquote(request.raw_path).rstrip("/").casefold()
         if request.method != "GET" or asked != path:
             return None
-        headers = accept_headers(request.headers, subprotocol)
+        headers = accept_headers(request.headers, subprotocols)
         if headers is None:
             return None
         return Upgrade(headers, cast("asyncio.Protocol", WebSocketTransport(server)))

@@ -241,6 +241,34 @@ def test_only_whoever_may_manage(namespace: Namespace) -> None:
         client.get_namespace_properties()
 
 
+def test_a_partitioned_queue_is_shown_with_the_size_of_all_its_partitions(
+    client: ServiceBusAdministrationClient,
+) -> None:
+    queue = client.create_queue("q", enable_partitioning=True, max_size_in_megabytes=4096)
+    assert queue.max_size_in_megabytes == 16 * 4096
+    queue.max_delivery_count = 3
+    client.update_queue(queue)
+    assert client.get_queue("q").max_size_in_megabytes == 16 * 4096
+    client.update_queue(queue, max_size_in_megabytes=1024)
+    assert client.get_queue("q").max_size_in_megabytes == 16 * 1024
+    for megabytes in (1000, 16 * 1000, 16 * 6144):
+        with pytest.raises(HttpResponseError):
+            client.update_queue(queue, max_size_in_megabytes=megabytes)
+    assert client.create_topic("t", enable_partitioning=True).support_ordering is False
+    ordered = client.create_topic("ordered", enable_partitioning=True, support_ordering=True)
+    assert ordered.support_ordering is True
+
+
+def test_a_subscription_counts_as_used_from_its_creation(
+    client: ServiceBusAdministrationClient,
+) -> None:
+    client.create_topic("t")
+    made = client.create_subscription("t", "s")
+    shown = client.get_subscription_runtime_properties("t", made.name)
+    assert shown.accessed_at_utc == shown.created_at_utc
+    assert client.get_topic_runtime_properties("t").accessed_at_utc.year == 1
+
+
 def test_what_is_left_out_of_an_update_is_cleared(client: ServiceBusAdministrationClient) -> None:
     """An update is the whole description, as an object or as a mapping."""
     client.create_queue("target")

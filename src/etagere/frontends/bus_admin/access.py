@@ -22,19 +22,20 @@ class Access:
         self._check = check
         self._trust_bearer = trust_bearer
 
-    def require(self, request: Request, right: str) -> None:
+    def require(self, request: Request, right: str, lacking: str = "") -> None:
         """Raise unless the request carries a token with this right on what its path is below.
 
-        Clients sign anything from the host to the whole URL of the request.
+        Clients sign anything from the host to the whole URL of the request.  `lacking` is what to
+        say to whoever has the right to less.
         """
         path = path_of(f"sb://host{request.raw_path}")
-        self._require(request.headers.get("authorization", ""), path, right)
+        self._require(request.headers.get("authorization", ""), path, right, lacking)
 
     def require_beside(self, token: str, path: str, right: str) -> None:
         """As above, for a token that came in a header of its own and is about another entity."""
         self._require(token, path_of(f"sb://host/{path}"), right)
 
-    def _require(self, token: str, path: str, right: str) -> None:
+    def _require(self, token: str, path: str, right: str, lacking: str = "") -> None:
         if not self._check:
             return
         token = token.strip()
@@ -48,6 +49,5 @@ class Access:
             raise Refused("MalformedToken", message="The token is not one that is known.")
         grant = verify(token, path, self._find_rule, self._clock.now())
         if not grant.allows(right, path):
-            raise Refused(
-                errors.unauthorized, message=f"Unauthorized access. '{right}' claim is required."
-            )
+            text = lacking or f"Unauthorized access. '{right}' claim is required."
+            raise Refused(errors.unauthorized, message=text)

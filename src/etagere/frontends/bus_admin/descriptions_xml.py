@@ -21,7 +21,9 @@ from etagere.services.bus.descriptions import (
     EntityStatus,
     QueueDescription,
     SubscriptionDescription,
+    Tier,
     TopicDescription,
+    partitions_of,
 )
 
 D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
@@ -43,6 +45,7 @@ class Context(NamedTuple):
     version: str
     kilobytes: int
     """The largest message where the description leaves it to the tier."""
+    tier: Tier
 
 
 class Property(NamedTuple):
@@ -157,14 +160,24 @@ def _authorization_rule(rule: AuthorizationRule) -> str:
 
 
 def _accessed(at: Context) -> str:
-    return format_iso(at.info.accessed_at) if at.info.accessed_at else never_accessed
+    """A subscription's begins with its creation, an entity's with its first use (azservicebus,
+    `TestAdminClient_ListSubscriptionRuntimeProperties`, `TestAdminClient_QueueWithMaxValues`)."""
+    accessed = at.info.accessed_at
+    if not accessed and isinstance(at.info.description, SubscriptionDescription):
+        accessed = at.info.created_at
+    return format_iso(accessed) if accessed else never_accessed
 
 
 _lock = _duration("LockDuration", "lock_duration")
 _ttl = _duration("DefaultMessageTimeToLive", "default_ttl")
 _idle = _duration("AutoDeleteOnIdle", "auto_delete_on_idle")
 _window = _duration("DuplicateDetectionHistoryTimeWindow", "duplicate_window")
-_size = _integer("MaxSizeInMegabytes", "max_size_megabytes")
+_size = Property(
+    "MaxSizeInMegabytes",
+    "max_size_megabytes",
+    _read_integer,
+    lambda value, at: str(value * partitions_of(at.info.description, at.tier)),
+)
 _duplicates = _boolean("RequiresDuplicateDetection", "requires_duplicate_detection")
 _session = _boolean("RequiresSession", "requires_session")
 _expiration = _boolean("DeadLetteringOnMessageExpiration", "dead_letter_on_expiration")
@@ -266,6 +279,8 @@ def decode(
         text = child.text.strip()
         if text or row.read in (_read_text, _read_path):
             values[row.field] = row.read(row.element, text)
+    if values.get("enable_partitioning"):
+        values.setdefault("support_ordering", False)
     rules = node.child("AuthorizationRules")
     if rules is not None and kind is not SubscriptionDescription:
         values["authorization_rules"] = tuple(

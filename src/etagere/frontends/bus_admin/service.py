@@ -94,6 +94,15 @@ def locate(raw_path: str) -> Place:
             raise Refused(bad_request, message="The path names no entity.")
 
 
+_lacking: Final = {
+    "GET": "Manage,EntityRead claims required for this operation.",
+    "PUT": "Authorization failed for specified action: Manage,EntityWrite.",
+    "DELETE": "Authorization failed for specified action: Manage,EntityDelete.",
+}
+"""In the words of the service, which clients look for (azservicebus,
+`TestAdminClient_LackPermissions_Queue`)."""
+
+
 class BusAdmin:
     """Handles the requests of one namespace."""
 
@@ -109,7 +118,7 @@ class BusAdmin:
 
     async def _perform(self, request: Request) -> Response:
         place = locate(request.raw_path)
-        self._access.require(request, manage)
+        self._access.require(request, manage, _lacking.get(request.method, ""))
         if place.listing:
             if request.method != "GET":
                 raise Refused(method_not_allowed)
@@ -135,7 +144,9 @@ class BusAdmin:
     def _entry_of(self, info: EntityInfo, wrapper: Wrapper) -> Entry:
         description = info.description
         kilobytes = message_bytes_max(description, self._broker.tier) // 1024
-        content = descriptions_xml.encode(Context(info, wrapper.base, wrapper.version, kilobytes))
+        content = descriptions_xml.encode(
+            Context(info, wrapper.base, wrapper.version, kilobytes, self._broker.tier)
+        )
         path = info.path
         if isinstance(description, SubscriptionDescription):
             topic, _, _ = path.rpartition("/")

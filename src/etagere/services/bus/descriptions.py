@@ -32,6 +32,7 @@ authorization_rules_max: Final = 12
 message_kilobytes_standard: Final = 256
 message_kilobytes_premium: Final = 1024
 message_kilobytes_premium_most: Final = 102_400
+partitions: Final = 16
 rights: Final = frozenset(("Manage", "Send", "Listen"))
 
 
@@ -145,14 +146,20 @@ def batch_bytes_max(tier: Tier) -> int:
     return 1024 * 1024 if tier is Tier.premium else message_kilobytes_standard * 1024
 
 
+def partitions_of(description: Description, tier: Tier) -> int:
+    """How many times its size an entity may hold."""
+    partitioned = getattr(description, "enable_partitioning", False) and tier is Tier.standard
+    return partitions if partitioned else 1
+
+
 def entity_bytes_max(description: QueueDescription | TopicDescription, tier: Tier) -> int:
-    size = description.max_size_megabytes * 1024 * 1024
-    if description.enable_partitioning and tier is Tier.standard:
-        size *= 16
-    return size
+    return description.max_size_megabytes * 1024 * 1024 * partitions_of(description, tier)
 
 
 # ---- checks
+
+
+_sizes: Final = frozenset(1024 * n for n in range(1, 6))
 
 
 def _ranged(name: str, value: int, least: int, most: int) -> None:
@@ -180,7 +187,7 @@ def _common(description: Description, tier: Tier) -> None:
 def _check_top(description: QueueDescription | TopicDescription, tier: Tier) -> None:
     if description.is_anonymous_accessible:
         raise errors.argument("IsAnonymousAccessible", "There is no anonymous access.")
-    sizes = {1024 * n for n in range(1, 6)}
+    sizes = set(_sizes)
     if tier is Tier.premium:
         sizes |= {10_240, 20_480, 40_960, 81_920}
     if description.max_size_megabytes not in sizes:
@@ -257,6 +264,7 @@ def checked(description: D, tier: Tier) -> D:
     """
     if tier is Tier.basic and not isinstance(description, QueueDescription):
         raise errors.forbidden_in_tier("The basic tier has no topics.")
+    description = _with_size_of_each(description, tier)
     _common(description, tier)
     if description.status not in _statuses[type(description)]:
         raise errors.argument("Status", "The entity cannot have this status.")
@@ -266,9 +274,17 @@ def checked(description: D, tier: Tier) -> D:
             target = getattr(description, field)
             if target is not None:
                 changes[field] = names.entity_path_of(target) or None
-    if not isinstance(description, SubscriptionDescription) and description.enable_partitioning:
-        changes["support_ordering"] = False
     return msgspec.structs.replace(description, **changes) if changes else description
+
+
+def _with_size_of_each(description: D, tier: Tier) -> D:
+    """A partitioned entity is shown with the size of all its partitions, and comes back so."""
+    if isinstance(description, SubscriptionDescription) or partitions_of(description, tier) == 1:
+        return description
+    one, rest = divmod(description.max_size_megabytes, partitions)
+    if description.max_size_megabytes in _sizes or rest:
+        return description
+    return msgspec.structs.replace(description, max_size_megabytes=one)
 
 
 _immutable: Final = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
@@ -283,5 +299,10 @@ def checked_update(old: D, new: D, tier: Tier) -> D:
     new = checked(new, tier)
     for field in _immutable:
         if getattr(old, field, None) != getattr(new, field, None):
-            raise errors.argument(field, "This property cannot be changed after creation.")
+            name = "".join(word.capitalize() for word in field.split("_"))
+            kind = type(new).__name__.removesuffix("Description")
+            raise errors.argument(
+                name,
+                f"The value for the {name} property of an existing {kind} cannot be changed.",
+            )
     return msgspec.structs.replace(new, name=old.name)
