@@ -89,6 +89,7 @@ def test_listings(store: AzureStore) -> None:
     for name in ("a/1", "a/2", "b c+%ü/1", "d"):
         obstore.put(store, name, b"x")
     assert names(store, "") == ["a/1", "a/2", "b c+%ü/1", "d"]
+    assert names(store, "b c+%ü") == ["b c+%ü/1"]
     assert names(store, "", offset="a/1") == ["a/2", "b c+%ü/1", "d"]
     level = obstore.list_with_delimiter(store)
     assert level["common_prefixes"] == ["a", "b c+%ü"]

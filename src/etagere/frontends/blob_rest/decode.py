@@ -112,7 +112,7 @@ def block_id(request: Request) -> bytes:
     text = request.query.get("blockid")
     if not text:
         raise missing_query("blockid")
-    raw = decode_base64(text)
+    raw = decode_base64(text.replace(" ", "+"))  # base64 whose `+` was not escaped
     if raw is None or not 1 <= len(raw) <= block_id_bytes_max:
         raise invalid_query("blockid", text, "Not a valid base64 string.")
     return raw

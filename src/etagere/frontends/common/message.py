@@ -102,9 +102,9 @@ class EmptyBody:
 
 class Query(NamedTuple):
     pairs: tuple[tuple[str, str], ...]
-    """Decoded, in the order sent."""
+    """Decoded, in the order sent; a `+` is left to those who verify signatures."""
     by_name: Mapping[str, str]
-    """The first value of each, by its name in lower case."""
+    """The first value of each, by its name in lower case; a `+` is a space."""
 
 
 def read_query(raw: str) -> Query:
@@ -116,7 +116,9 @@ def read_query(raw: str) -> Query:
 
 def _read_query(raw: str) -> Query:
     pairs = parse_query(raw)
-    return Query(pairs, MappingProxyType({name.lower(): value for name, value in reversed(pairs)}))
+    # As forms write them, and so clients in Rust: Azure's own and all that build on object_store.
+    spaced = pairs if "+" not in raw else parse_query(raw.replace("+", "%20"))
+    return Query(pairs, MappingProxyType({name.lower(): value for name, value in reversed(spaced)}))
 
 
 _remembered_query = lru_cache(maxsize=1024)(_read_query)
@@ -126,8 +128,7 @@ _no_query: Final = Query((), MappingProxyType({}))
 def parse_query(raw: str) -> tuple[tuple[str, str], ...]:
     """Decoded (name, value) pairs in the order sent.
 
-    A `+` is a space in a query that a form made, and itself in one that an SDK made; base64 in SAS
-    signatures and markers needs the second reading, so only %20 is a space here.
+    Only %20 is a space here: some sign a `+` as itself, and base64 in signatures has it bare.
     """
     pairs = []
     for item in raw.split("&"):

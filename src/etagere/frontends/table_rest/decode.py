@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from typing import Final, NoReturn, cast
-from urllib.parse import unquote_plus
 
 import msgspec
 
@@ -83,26 +82,9 @@ def check_options(query: Mapping[str, str]) -> None:
             raise Refused("NotImplemented")
 
 
-def condition(query: Mapping[str, str], raw_query: str) -> Condition | None:
+def condition(query: Mapping[str, str]) -> Condition | None:
     text = query.get("$filter")
-    if text is None or not text.strip():
-        return None
-    try:
-        return parse_filter(text)
-    except Refused:
-        spaced = _filter_as_forms_have_it(raw_query) if "+" in text else None
-        if spaced is None or spaced == text:
-            raise
-    return parse_filter(spaced)
-
-
-def _filter_as_forms_have_it(raw_query: str) -> str | None:
-    """The filter with `+` read as a space, as clients that encode queries like forms mean it."""
-    for item in raw_query.split("&"):
-        name, _, value = item.partition("=")
-        if unquote_plus(name).lower() == "$filter":
-            return unquote_plus(value)
-    return None
+    return None if text is None or not text.strip() else parse_filter(text)
 
 
 def top(query: Mapping[str, str]) -> int:

@@ -21,7 +21,7 @@ async def query(call: TableCall) -> Response:
     level = call.metadata()
     select = decode.select(options)
     wanted = Query(
-        plan(decode.condition(options, call.request.raw_query)),
+        plan(decode.condition(options)),
         decode.top(options),
         decode.entities_begin(options),
         call.grant.key_range,

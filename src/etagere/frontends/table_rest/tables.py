@@ -26,7 +26,7 @@ async def query(call: TableCall) -> Response:
     query = call.request.query
     decode.check_options(query)
     level = call.metadata()
-    condition = decode.condition(query, call.request.raw_query)
+    condition = decode.condition(query)
     wanted = ListTables(
         decode.top(query),
         decode.tables_begin(query),
