@@ -4,6 +4,7 @@ to Blob storage', 'Encryption scopes for Blob storage')."""
 import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -36,10 +37,15 @@ _scoped_max: Final = 1024
 _scope_name: Final = re.compile(r"[a-zA-Z0-9-]{3,63}", re.ASCII)
 
 
+@lru_cache(maxsize=8)
+def _key_headers(prefix: str) -> tuple[str, str, str]:
+    return f"{prefix}-key", f"{prefix}-key-sha256", f"{prefix}-algorithm"
+
+
 def customer_key(request: Request, prefix: str = own_key) -> CustomerKey | None:
     """The key that a request brings in three headers: itself, its digest and the algorithm."""
     headers = request.headers
-    names = (f"{prefix}-key", f"{prefix}-key-sha256", f"{prefix}-algorithm")
+    names = _key_headers(prefix)
     if headers.keys().isdisjoint(names):
         return None
     key_name, digest_name, algorithm_name = names
