@@ -8,7 +8,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etagere.kv import tuples
-from etagere.kv.tuples import Item, MalformedTuple, after, pack, range_of, range_of_prefix, unpack
+from etagere.kv.tuples import (
+    Item,
+    MalformedTuple,
+    after,
+    pack,
+    pack_number,
+    pack_text,
+    range_of,
+    range_of_prefix,
+    unpack,
+)
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=6) | st.text(
     st.sampled_from("\0\x01a\x7f\x80\uffff\U0010ffff"), max_size=6
@@ -135,3 +145,14 @@ def test_subclasses_pack_as_what_they_extend():
 def test_ranges_of_a_text_prefix_need_a_text():
     with pytest.raises(TypeError):
         range_of_prefix("a", 1)
+
+
+@given(texts, integers)
+def test_one_item_alone_is_packed_as_ever(text, number):
+    assert pack_text(text) + pack_number(number) == pack(text, number)
+
+
+def test_a_number_beyond_64_bits_is_refused_alone_too():
+    for number in (tuples.integer_max + 1, tuples.integer_min - 1):
+        with pytest.raises(ValueError, match="64 bits"):
+            pack_number(number)

@@ -84,7 +84,9 @@ class OverlayTx:
         self.writes: Writes = {parts[0]: {}} if len(parts) == 1 else {part: {} for part in parts}
 
     async def get(self, part: Partition, key: bytes) -> bytes | None:
-        own = self._own(part)
+        own = self.writes.get(part)
+        if own is None:
+            raise self._outside(part)
         if own:
             value = own.get(key, _unwritten)
             if value is not _unwritten:
@@ -154,11 +156,14 @@ class OverlayTx:
         return self._limits.transaction_bytes - self._room
 
     def _own(self, part: Partition) -> dict[bytes, bytes | None]:
-        try:
-            return self.writes[part]
-        except KeyError:
-            self._refusal = OutsidePartition(part)
-            raise self._refusal from None
+        own = self.writes.get(part)
+        if own is None:
+            raise self._outside(part)
+        return own
+
+    def _outside(self, part: Partition) -> StoreError:
+        self._refusal = OutsidePartition(part)
+        return self._refusal
 
     def _take_room(self, key_bytes: int, value_bytes: int) -> None:
         limits = self._limits

@@ -57,6 +57,22 @@ def pack(*items: Item) -> bytes:
     return out
 
 
+def pack_text(text: str) -> bytes:
+    """`pack` of one text, which most keys end in: without looking what it is."""
+    raw = text.encode()
+    if b"\0" in raw:
+        raw = raw.replace(b"\0", b"\0\xff")
+    return b"\x11" + raw + b"\0"
+
+
+def pack_number(number: int) -> bytes:
+    """`pack` of one integer."""
+    size = (number.bit_length() + 7) >> 3
+    if number <= 0 or size > integer_bytes_max:
+        return _pack_integer(number)
+    return _positive[size] + number.to_bytes(size, "big")
+
+
 def _pack_rare(item: Item) -> bytes:
     match item:
         case None:

@@ -47,7 +47,14 @@ from typing import Final, NamedTuple
 
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition
-from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
+from etagere.kv.tuples import (
+    pack,
+    pack_number,
+    pack_text,
+    range_of,
+    range_of_prefix,
+    unpack,
+)
 
 _service: Final = "blob"
 
@@ -176,7 +183,7 @@ def _of(kind: int, generation: int) -> bytes:
 
 
 def blob(generation: int, name: str) -> bytes:
-    return _of(_blob, generation) + pack(name)
+    return _of(_blob, generation) + pack_text(name)
 
 
 def blobs(generation: int) -> Range:
@@ -232,7 +239,7 @@ def staged_of(generation: int, name: str) -> Range:
 
 
 def unfinished(generation: int, name: str) -> bytes:
-    return pack(_unfinished, generation, name)
+    return _of(_unfinished, generation) + pack_text(name)
 
 
 def unfinished_named(generation: int, prefix: str) -> Range:
@@ -240,11 +247,11 @@ def unfinished_named(generation: int, prefix: str) -> Range:
 
 
 def data(generation: int, content_id: int) -> bytes:
-    return _of(_data, generation) + pack(content_id)
+    return _of(_data, generation) + pack_number(content_id)
 
 
 def piece_page(generation: int, list_id: int, offset: int) -> bytes:
-    return _of(_pieces, generation) + pack(list_id, offset)
+    return _of(_pieces, generation) + pack_number(list_id) + pack_number(offset)
 
 
 def piece_pages(generation: int, list_id: int) -> Range:
@@ -252,7 +259,7 @@ def piece_pages(generation: int, list_id: int) -> Range:
 
 
 def holders(generation: int, held_id: int) -> bytes:
-    return _of(_holders, generation) + pack(held_id)
+    return _of(_holders, generation) + pack_number(held_id)
 
 
 def garbage(generation: int, moment: int, list_id: int) -> bytes:
@@ -418,7 +425,7 @@ def _changes_of(generation: int, map_id: int) -> bytes:
 
 
 def chunk(generation: int, map_id: int, number: int, epoch: int) -> bytes:
-    return _chunks_of(generation, map_id) + pack(number, epoch)
+    return _chunks_of(generation, map_id) + pack_number(number) + pack_number(epoch)
 
 
 def chunk_until(generation: int, map_id: int, number: int, epoch: int) -> Range:
@@ -450,7 +457,7 @@ def read_chunk(key: bytes) -> ChunkId:
 
 
 def change(generation: int, map_id: int, epoch: int, number: int) -> bytes:
-    return _changes_of(generation, map_id) + pack(epoch, number)
+    return _changes_of(generation, map_id) + pack_number(epoch) + pack_number(number)
 
 
 def changes_between(generation: int, map_id: int, after_epoch: int, until_epoch: int) -> Range:

@@ -26,7 +26,7 @@ import msgspec
 
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition
-from etagere.kv.tuples import pack, range_of, range_of_prefix, unpack
+from etagere.kv.tuples import pack, pack_number, range_of, range_of_prefix, unpack
 
 service: Final = "queue"
 
@@ -106,10 +106,10 @@ class MessageRows(msgspec.Struct, frozen=True, gc=False):
     message: bytes
 
     def due(self, visible: int) -> bytes:
-        return _prefix(_due, self.generation) + pack(visible) + self.packed_order
+        return _prefix(_due, self.generation) + pack_number(visible) + self.packed_order
 
     def expiry(self, expires: int) -> bytes:
-        return _prefix(_expiry, self.generation) + pack(expires) + self.packed_order
+        return _prefix(_expiry, self.generation) + pack_number(expires) + self.packed_order
 
     @property
     def text(self) -> bytes:
@@ -117,7 +117,7 @@ class MessageRows(msgspec.Struct, frozen=True, gc=False):
 
 
 def rows_of(generation: int, order: int) -> MessageRows:
-    packed = pack(order)
+    packed = pack_number(order)
     return MessageRows(generation, order, packed, _prefix(_message, generation) + packed)
 
 

@@ -14,10 +14,11 @@ steps, while a new table of the same name already fills its own.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from etagere.kv.contract import Partition
-from etagere.kv.tuples import after, pack, range_of, unpack, unpack_from
+from etagere.kv.tuples import after, pack, pack_text, range_of, unpack, unpack_from
 from etagere.services.table.filter_plan import KeyRange, Position, edge_first, edge_last
 
 service: Final = "table"
@@ -73,16 +74,22 @@ def doomed_table(key: bytes) -> tuple[int, str]:
     return generation, name
 
 
+@lru_cache(maxsize=1024)
+def _entities(generation: int) -> bytes:
+    """What the keys of a table's entities begin with."""
+    return pack(_entity, generation)
+
+
 def entity(generation: int, partition_key: str, row_key: str) -> bytes:
-    return pack(_entity, generation, partition_key, row_key)
+    return _entities(generation) + pack_text(partition_key) + pack_text(row_key)
 
 
 def entities_of_partition(
     generation: int, partition_key: str, row_keys: Iterable[str]
 ) -> list[bytes]:
     """The same for each row key."""
-    prefix = pack(_entity, generation, partition_key)
-    return [prefix + pack(row_key) for row_key in row_keys]
+    prefix = _entities(generation) + pack_text(partition_key)
+    return [prefix + pack_text(row_key) for row_key in row_keys]
 
 
 def entities(generation: int) -> Range:
