@@ -184,11 +184,7 @@ class Target:
         self._tell(await self.problems())
         self.clock.at += seconds(10 * 86_400)
         await blob_sweep.sweep(self.blobs, development_name, self.clock.now())
-        while await queue_sweep.sweep_step(self.engine, development_name):
-            pass
-        name: str | None = ""
-        while name is not None:
-            name = await queue_sweep.expire_step(self.engine, development_name, name)
+        await queue_sweep.sweep(self.engine, development_name, self.clock.now())
         while await table_sweep.sweep_step(self.engine, development_name):
             pass
         self._tell(await self.problems())

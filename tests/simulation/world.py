@@ -201,11 +201,7 @@ class World:
 
     async def sweep_once(self) -> None:
         await blob_sweep.sweep(self.blobs, account, self.clock.now())
-        while await queue_sweep.sweep_step(self.engine, account):
-            pass
-        name: str | None = ""
-        while name is not None:
-            name = await queue_sweep.expire_step(self.engine, account, name)
+        await queue_sweep.sweep(self.engine, account, self.clock.now())
         while await table_sweep.sweep_step(self.engine, account):
             pass
 

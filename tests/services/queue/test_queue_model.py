@@ -46,9 +46,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         assert self.run(self.queue.problems()) == []
-        while self.run(sweep.sweep_step(self.engine, account)):
-            pass
-        assert self.run(sweep.expire_step(self.engine, account)) is None
+        self.run(sweep.sweep(self.engine, account, self.clock.now()))
         assert self.run(self.queue.problems()) == []
         assert self.run(self.queue.count()) == len(self.entries)
         self.runner.close()
@@ -185,8 +183,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self.run(sweep.sweep_step(self.engine, account))
-        self.run(sweep.expire_step(self.engine, account))
+        self.run(sweep.sweep(self.engine, account, self.clock.now()))
 
     @invariant()
     def count_is_exact(self) -> None:

@@ -10,7 +10,6 @@ import msgspec
 
 from etagere.frontends.common.errors import WireError
 from etagere.frontends.common.xml import declaration, escape
-from etagere.services.table.entities import index_detail
 
 json_error_namespace: Final = "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata"
 
@@ -77,6 +76,3 @@ def xml_body(code: str, message: str) -> bytes:
         f'{declaration}<m:error xmlns:m="{json_error_namespace}"><m:code>{escape(code)}</m:code>'
         f'<m:message xml:lang="en-US">{escape(message)}</m:message></m:error>'
     ).encode()
-
-
-__all__ = ["index_detail", "json_body", "table", "xml_body"]

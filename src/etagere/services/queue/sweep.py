@@ -30,14 +30,6 @@ async def sweep_step(engine: Engine, account: str) -> bool:
     return await doomed.sweep_step(engine, part, keys.all_doomed(), remains_of)
 
 
-async def expire_step(engine: Engine, account: str, first_name: str = "") -> str | None:
-    """Remove the expired messages of some queues, from `first_name` on, in order of names.
-
-    Returns the name to go on with, or None after the last queue.
-    """
-    return (await _expire_some(engine, account, first_name)).follower
-
-
 async def sweep(engine: Engine, account: str, now: Timestamp) -> Timestamp | None:
     """Do all that is due in an account; returns when there will be something more to do.
 

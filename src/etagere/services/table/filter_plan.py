@@ -100,10 +100,6 @@ def after(partition_key: str, row_key: str) -> Position:
     return (0, partition_key, 0), (0, row_key, 1)
 
 
-def before_partition(partition_key: str) -> Position:
-    return (0, partition_key, 0), edge_first
-
-
 def after_partition(partition_key: str) -> Position:
     return (0, partition_key, 1), edge_first
 
