@@ -11,7 +11,7 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,9 @@ expression_chars_max: Final = 256 * 1024
 memory_limit: Final = "256MB"
 _table: Final = re.compile(r"\bBlobStorage\b(\[\*\])?((?:\.[A-Za-z_]\w*)*)(\[\*\])?", re.IGNORECASE)
 _select: Final = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_select_all: Final = re.compile(r"\s*SELECT\s+\*\s", re.IGNORECASE)
+_padding: Final = "\x01"
+"""What no field says: only fields that a record does not have are NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class Running:
         self._path = path
         self._connection: Any = None
         self._result: Any = None
+        self._as_text = False
 
     def start(self) -> None:
         """Raises Refused for what is no SELECT over this blob."""
@@ -107,11 +111,29 @@ class Running:
         try:
             connection.execute(f"SET allowed_paths=[{_literal(str(self._path))}]")
             connection.execute("SET enable_external_access=false")
+            # Text is compared with numbers as it is on Azure.
+            connection.execute("SET old_implicit_casting=true")
             connection.execute("SET lock_configuration=true")
-            connection.execute(f"CREATE TEMP VIEW BlobStorage AS {self._source()}")
-            self._result = connection.execute(self._statement(duckdb))
+            if not self._run_on_text(duckdb):
+                self._run(duckdb)
         except duckdb.Error as error:
             raise _invalid(str(error).partition("\n")[0]) from None
+
+    def _run_on_text(self, duckdb: Any) -> bool:
+        """Fields of delimited text are what is written there, `1.0` and `FALSE`; where a query
+        cannot work with that, the engine finds types for them."""
+        if not isinstance(self._query.reads, Delimited):
+            return False
+        self._as_text = True
+        try:
+            self._run(duckdb)
+        except duckdb.Error:
+            self._as_text = False
+        return self._as_text
+
+    def _run(self, duckdb: Any) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW BlobStorage AS {self._source()}")
+        self._result = self._connection.execute(self._statement(duckdb))
 
     def _statement(self, duckdb: Any) -> str:
         text = _table.sub(_from, self._query.expression)
@@ -137,7 +159,10 @@ class Running:
             f"delim={_literal(form.column_separator or ',')}",
             f"quote={_literal(form.field_quote)}",
             f"header={'true' if form.headers else 'false'}",
+            "null_padding=true",
         ]
+        if self._as_text:
+            options += ["all_varchar=true", f"nullstr={_literal(_padding)}"]
         if form.escape:
             options.append(f"escape={_literal(form.escape)}")
         source = f"read_csv({path}, {', '.join(options)})"
@@ -157,11 +182,13 @@ class Running:
             yield from self._arrow(writes)
             return
         names = [column[0] for column in self._result.description]
+        # Records that are shorter than others come out as they went in.
+        whole = self._as_text and _select_all.match(self._query.expression) is not None
         if isinstance(writes, Delimited) and writes.headers:
             yield _csv([names], writes)
         while rows := self._result.fetchmany(rows_at_once):
             if isinstance(writes, Delimited):
-                yield _csv(rows, writes)
+                yield _csv(map(_without_padding, rows) if whole else rows, writes)
             else:
                 yield _json(names, rows, writes)
 
@@ -225,7 +252,14 @@ def _text(value: object) -> object:
             return value
 
 
-def _csv(rows: list[Any], form: Delimited) -> bytes:
+def _without_padding(row: Sequence[object]) -> Sequence[object]:
+    size = len(row)
+    while size and row[size - 1] is None:
+        size -= 1
+    return row[:size]
+
+
+def _csv(rows: Iterable[Sequence[object]], form: Delimited) -> bytes:
     target = io.StringIO()
     writer = csv.writer(
         target,
@@ -242,7 +276,13 @@ def _csv(rows: list[Any], form: Delimited) -> bytes:
 def _json(names: list[str], rows: list[Any], form: JsonLines) -> bytes:
     separator = form.record_separator or "\n"
     lines = (
-        json.dumps(dict(zip(names, row, strict=True)), default=str, ensure_ascii=False) + separator
+        json.dumps(
+            dict(zip(names, row, strict=True)),
+            default=str,
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        + separator
         for row in rows
     )
     return "".join(lines).encode()
