@@ -214,7 +214,7 @@ blobs = (
     ),
     _blob("PutBlock", "b", lease="enforced", query={"comp": "block", "blockid": "AAAA"}, body="x"),
     _write("PutBlockList", "b", query={"comp": "blocklist"}, body="<BlockList/>"),
-    _get("GetBlockList", query={"comp": "blocklist"}),
+    _get("GetBlockList", query={"comp": "blocklist"}, conditions="tags"),
     _write(
         "PutPage",
         "disk",

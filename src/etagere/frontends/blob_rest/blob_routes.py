@@ -318,6 +318,7 @@ _blob_rows: Final[tuple[Operation[BlobCall], ...]] = (
         needs.blob_read,
         comp="blocklist",
         returns_etag=True,
+        conditions=Conditions.TAGS_ONLY,
         lease=LeaseUse.OPTIONAL,
     ),
 )

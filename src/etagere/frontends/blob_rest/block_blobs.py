@@ -106,7 +106,8 @@ async def get_block_list(call: BlobCall) -> Response:
     if uncommitted and call.identity is anonymous:
         # What is public is what has been committed.
         raise unauthenticated(call.version, call.request.method, service="b")
-    where, guard = call.where(), call.lease_guard()
+    # The live service was seen to heed the condition on tags, and no other.
+    where, guard = call.where(), call.if_tags_guard()
     found = await call.blobs.read(
         partial(
             block_blobs.block_list,

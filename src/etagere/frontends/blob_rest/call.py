@@ -74,6 +74,10 @@ class BlobCall(Call):
         if not self.grant.allows("t"):
             raise Refused("AuthorizationPermissionMismatch")
 
+    def if_tags_guard(self) -> Guard:
+        """Of the conditions only `x-ms-if-tags`, for operations that take no others."""
+        return Guard(self.conditions(tag_headers), self.lease_guard().lease_id, self.version)
+
     def tag_guard(self) -> Guard:
         """Operations on tags take `x-ms-if-tags`, and since 2026-02-06 `x-ms-blob-if-*`; the plain
         conditional headers are not theirs."""

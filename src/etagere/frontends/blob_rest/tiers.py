@@ -5,13 +5,12 @@ from typing import Final
 
 from etagere.base.clock import Timestamp
 from etagere.base.errors import invalid_header
-from etagere.frontends.blob_rest.call import BlobCall, tag_headers
+from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import required
 from etagere.frontends.common.message import Request, Response
 from etagere.kernel.dates import format_http_date, parse_http_date
 from etagere.services.blob import tiers
-from etagere.services.blob.guard import Guard
 from etagere.services.blob.records import BlobRecord, BlobType
 from etagere.services.blob.tiers import TierConditions
 
@@ -74,17 +73,12 @@ async def set_tier(call: BlobCall) -> Response:
         partial(
             tiers.set_tier,
             where=where,
-            guard=_guard(call),
+            guard=call.if_tags_guard(),
             tier=tier(call.request, call.version),
             priority=priority(call.request),
         ),
     )
     return Response(202 if takes_time else 200)
-
-
-def _guard(call: BlobCall) -> Guard:
-    """Of the conditions, only that on tags is the operation's."""
-    return Guard(call.conditions(tag_headers), call.lease_guard().lease_id, call.version)
 
 
 # ---- what is said of it
@@ -97,7 +91,7 @@ def _archive_status(record: BlobRecord) -> str | None:
 
 
 def tier_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
-    """What only Get Blob Properties says."""
+    """What Get Blob Properties says, and new versions of Get Blob as well."""
     record = tiers.settled(record, now)
     if not record.tier:
         if record.kind is not BlobType.BLOCK:

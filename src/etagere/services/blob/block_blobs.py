@@ -15,7 +15,7 @@ import msgspec
 
 from etagere.base.errors import Refused
 from etagere.kernel.conditions import WriteKind
-from etagere.kernel.lease import Lease, LeaseKind, Use, use
+from etagere.kernel.lease import Lease
 from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.blob import content, keys
@@ -23,7 +23,7 @@ from etagere.services.blob.blobs import Where, find, must_be, save, stand
 from etagere.services.blob.content import Home
 from etagere.services.blob.creation import NewBlob, make_way, new_record
 from etagere.services.blob.encryption import must_match
-from etagere.services.blob.guard import Guard, admit_write
+from etagere.services.blob.guard import Guard, admit_read, admit_write
 from etagere.services.blob.history import Keeping
 from etagere.services.blob.received import Received, keep
 from etagere.services.blob.records import (
@@ -125,9 +125,9 @@ async def stage(tx: Tx, where: Where, guard: Guard, block_id: bytes, received: R
     else:
         admit_write(None, guard, tx.now, WriteKind.CREATE)
     marker = await _unfinished(tx, home, where.name)
-    kept = marker or record
-    if kept is not None:
-        must_match(kept, received.seal)
+    # What is committed does not matter: other blocks, encrypted otherwise, may take its place.
+    if marker is not None:
+        must_match(marker, received.seal)
     await _check_id_length(tx, home, record, marker, block_id)
     key = keys.staged(home.generation, where.name, block_id)
     replaced = await tx.get(home.part, key)
@@ -208,12 +208,17 @@ async def commit(
     lease = admit_write(old, guard, tx.now, WriteKind.CREATE)
     if old is not None:
         must_be(old, BlobType.BLOCK)
-    kept = await _unfinished(tx, home, where.name) or old
-    if kept is not None and blocks:
-        must_match(kept, wanted.seal)
     committed = await _committed(tx, home, old, blocks)
     staged: dict[bytes, Piece | None] = {}
     pieces = [await _look_up(tx, home, where.name, block, committed, staged) for block in blocks]
+    fresh = {id(piece) for piece in staged.values()}
+    marker = await _unfinished(tx, home, where.name)
+    for kept, used in (
+        (marker, any(id(piece) in fresh for piece in pieces)),
+        (old, any(id(piece) not in fresh for piece in pieces)),
+    ):
+        if kept is not None and used:
+            must_match(kept, wanted.seal)
     # Every mention holds its piece; what staging held goes with the staged rows, in `replace`.
     await content.hold(tx, home, pieces)
     return await replace(tx, home, where.name, old, wanted, lease, pieces, keeping, is_listed=True)
@@ -269,9 +274,8 @@ async def block_list(
     if record is None and marker is None:
         raise Refused("BlobNotFound")
     if record is not None:
+        admit_read(record, guard, tx.now)
         must_be(record, BlobType.BLOCK)
-        if guard.lease_id is not None:
-            use(record.lease, guard.lease_id, tx.now, LeaseKind.BLOB, Use.READ)
     done: list[Piece] = []
     if committed and record is not None and record.is_listed:
         done = await content.all_pieces(tx, home, record)
