@@ -975,7 +975,7 @@ _blobs = [
     ),
     header("x-ms-structured-body", "XSM/2.0", "GetBlob"),
     *_keys("GetBlob")[:3],
-    Spoiled("SetBlobProperties", "400 InvalidMd5", headers={"x-ms-blob-content-md5": "nonsense"}),
+    Spoiled("SetBlobProperties", "400 InvalidMd5", headers={"x-ms-blob-content-md5": "n0t=base64"}),
     *_metadata("SetBlobMetadata"),
     *_keys("SetBlobMetadata"),
     *_metadata("SnapshotBlob"),

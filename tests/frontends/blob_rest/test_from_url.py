@@ -59,6 +59,28 @@ def test_appending_all_or_a_part(raw: RawClient, log: str, source: str) -> None:
     assert raw("GET", log).body == data + data[512:1536]
 
 
+def test_new_versions_always_tell_the_crc64(server: Server, raw: RawClient, container: str) -> None:
+    """Beside the MD5 that a request asked for; older versions tell one of them."""
+    sent = {"Content-MD5": base64.b64encode(hashlib.md5(b"x").digest()).decode()}
+    for version, both in (("2026-06-06", False), ("2026-10-06", True)):
+        client = RawClient(server.port, version=version)
+        reply = client("PUT", f"{container}/b", b"x", sent, comp="block", blockid="AAAA")
+        assert reply.headers["content-md5"] == sent["Content-MD5"]
+        assert ("x-ms-content-crc64" in reply.headers) is both
+        client.close()
+
+
+def test_new_versions_tell_the_tier_with_the_content(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    raw.put_blob(f"{container}/b", x_ms_access_tier="Cool")
+    for version, tier in (("2026-06-06", None), ("2026-10-06", "Cool")):
+        client = RawClient(server.port, version=version)
+        assert client("GET", f"{container}/b").headers.get("x-ms-access-tier") == tier
+        assert client("HEAD", f"{container}/b").headers["x-ms-access-tier"] == "Cool"
+        client.close()
+
+
 def test_writing_pages(raw: RawClient, disk: str, source: str) -> None:
     done = write(raw, disk, source, x_ms_source_content_md5=md5)
     assert done.status == 201, done.text

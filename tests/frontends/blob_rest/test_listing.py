@@ -335,3 +335,20 @@ def test_properties_come_in_the_live_service_s_order(server: Server, raw: RawCli
         "Expiry-Time",
     }
     assert shown == set(properties_in_order) - rare
+
+
+def test_a_policy_that_says_nothing_is_an_identifier_alone(server: Server, container: str) -> None:
+    """So the live service writes it, and the SDK tells it from a policy of empty text."""
+    with server.sdk() as client:
+        things = client.get_container_client(container[1:])
+        things.set_container_access_policy({"empty": None})
+        (found,) = things.get_container_access_policy()["signed_identifiers"]
+    assert (found.id, found.access_policy) == ("empty", None)
+
+
+def test_the_stored_md5_is_whatever_a_client_says(raw: RawClient, container: str) -> None:
+    """Set Blob Properties compares it with nothing, and so its length does not matter."""
+    raw.put_blob(f"{container}/a")
+    headers = {"x-ms-blob-content-md5": "MDAwMA=="}
+    assert raw("PUT", f"{container}/a", None, headers, comp="properties").status == 200
+    assert raw("HEAD", f"{container}/a").headers["content-md5"] == "MDAwMA=="

@@ -45,6 +45,7 @@ from etagere.services.blob.guard import validators
 from etagere.services.blob.history import Snapshots
 from etagere.services.blob.records import BlobRecord, BlobType
 
+tiers_of_downloads_since: Final = "2026-10-06"
 range_digest_bytes_max: Final = 4 * 1024 * 1024
 lease_choices_since: Final = "2012-02-12"
 
@@ -60,6 +61,8 @@ async def _get(call: BlobCall) -> Response:
     record, part = download.record, download.part
     now = call.blobs.clock.now()
     headers = encode.blob_headers(record, now)
+    if call.version >= tiers_of_downloads_since:
+        headers.update(tier_headers(record, now))
     if call.account.last_access_tracking:
         headers.update(encode.last_access(record))
     if last_access.is_worth_noting(record, now, tracked=call.account.last_access_tracking):

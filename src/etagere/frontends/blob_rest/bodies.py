@@ -1,6 +1,7 @@
 """Bodies of Blob requests, and their digests (Azure: 'Put Blob', Content-MD5)."""
 
 import hashlib
+from typing import Final
 
 from awscrt.checksums import crc64nvme
 
@@ -18,6 +19,8 @@ from etagere.frontends.blob_rest.structured import (
 from etagere.frontends.common.headers import digest, encode_base64
 from etagere.frontends.common.message import Request
 from etagere.services.blob.received import Received
+
+crc64_always_since: Final = "2026-10-06"
 
 
 async def receive(
@@ -88,8 +91,14 @@ def check_document_digests(request: Request, data: bytes) -> None:
         compare_crc64(crc64, crc64nvme(data).to_bytes(8, "little"))
 
 
-def transfer_digest(call: BlobCall, body: Received) -> dict[str, str]:
-    """Put Block and its kin return the kind of digest that the request had, CRC64 by default."""
-    if "content-md5" in call.request.headers:
-        return {"Content-MD5": encode_base64(body.md5), **echo(call)}
-    return {"x-ms-content-crc64": encode_base64(body.crc64), **echo(call)}
+def transfer_digest(
+    call: BlobCall, body: Received, sent_md5: str = "content-md5"
+) -> dict[str, str]:
+    """Put Block and its kin return the kind of digest that the request had, CRC64 by default; new
+    versions return it always."""
+    digests = {}
+    if sent_md5 in call.request.headers:
+        digests["Content-MD5"] = encode_base64(body.md5)
+    if not digests or call.version >= crc64_always_since:
+        digests["x-ms-content-crc64"] = encode_base64(body.crc64)
+    return digests | echo(call)

@@ -13,12 +13,12 @@ from awscrt.checksums import crc64nvme
 
 from etagere.base.errors import Refused, invalid_header
 from etagere.extents.encryption import Seal
-from etagere.frontends.blob_rest import encode
+from etagere.frontends.blob_rest import bodies, encode
 from etagere.frontends.blob_rest.bodies import compare_crc64, compare_md5
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.encryption import customer_key, keyed, source_key, unlocking
 from etagere.frontends.blob_rest.sources import OtherUrl, OwnBlob, cannot_verify, find_source
-from etagere.frontends.common.headers import body_length, digest, encode_base64, required
+from etagere.frontends.common.headers import body_length, digest, required
 from etagere.kernel.conditions import (
     Conditions,
     multiple_read_conditions_since,
@@ -250,6 +250,4 @@ async def take_checked(
 
 def transfer_digest(call: BlobCall, body: Received) -> dict[str, str]:
     """The kind of digest that the request had of the source, CRC64 by default."""
-    if "x-ms-source-content-md5" in call.request.headers:
-        return {"Content-MD5": encode_base64(body.md5)}
-    return {"x-ms-content-crc64": encode_base64(body.crc64)}
+    return bodies.transfer_digest(call, body, "x-ms-source-content-md5")

@@ -71,7 +71,6 @@ def _encoded(policy: StoredPolicy) -> str:
             xml.element("Permission", policy.permission),
         )
     )
-    return (
-        f"<SignedIdentifier>{xml.element('Id', policy.id)}"
-        f"<AccessPolicy>{inner}</AccessPolicy></SignedIdentifier>"
-    )
+    # A policy that says nothing is an identifier alone: clients tell it from one of empty text.
+    said = f"<AccessPolicy>{inner}</AccessPolicy>" if inner else ""
+    return f"<SignedIdentifier>{xml.element('Id', policy.id)}{said}</SignedIdentifier>"
