@@ -209,6 +209,7 @@ def test_literals(text: str, value: object):
         "a eq X'0 0'", "not", "and", "a and or b", "a eq not", "a, b", "a eq null()", "-", "a\x00",
         "a eq 5 b eq 6", "()", "(5)", "5)", "not (5)", "(not 5)", "(5 and a)", "(a and 5)",
         "(5) and a", "a eq (5", "(a eq 1 or 'x')", "((5) eq a) or (5)",
+        "a not b", "a eq 1 not b eq 2", "(a) not (b)",
         "a eq \ud800", "a eq '\ud800'",
     ],
 )  # fmt: skip

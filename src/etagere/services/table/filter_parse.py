@@ -209,7 +209,7 @@ class _Parser:
 
     def _go_on(self, token: _Token) -> bool:
         """Take a token behind an operand; whether another operand has to follow."""
-        if token.kind == "word" and token.text in _bindings:
+        if token.kind == "word" and token.text in _bindings and token.text != _not:
             if token.text in _operators and not self._is_comparable():
                 _fail("A condition cannot be compared", token.position)
             self._settle(_bindings[token.text], token.position)
