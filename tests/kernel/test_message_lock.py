@@ -140,6 +140,8 @@ def test_every_end_has_a_row():
 @pytest.mark.parametrize("deliveries_max", [None, 1, 2, 10])
 def test_what_becomes_of_a_locked_message(end: LockEnd, deliveries_max: int | None):
     place, rise = fates[end]
+    if deliveries_max is None:
+        rise = 0  # dead letters are not counted
     for count in range(12):
         expected = Fate(places[place], count + rise)
         if (

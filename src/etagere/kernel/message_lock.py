@@ -185,16 +185,14 @@ lock_ends: Final[Mapping[LockEnd, _Ending]] = {
 def fate_of(end: LockEnd, count: int, deliveries_max: int | None) -> Fate:
     """What becomes of a locked message that has failed `count` times.
 
-    One that would go home after `deliveries_max` failures is dead-lettered instead; None where
-    nothing is (sub-queues).
+    One that would go home after `deliveries_max` failures is dead-lettered instead.  None is for
+    sub-queues, where nothing is, and nothing counted: a dead letter shows how often it had failed
+    (azservicebus, `TestMessageSettlementUsingReceiver`).
     """
     ending = lock_ends[end]
+    if deliveries_max is None:
+        return Fate(ending.place, count)
     count += ending.failed
-    if (
-        ending.failed
-        and ending.place is Place.HOME
-        and deliveries_max is not None
-        and count >= deliveries_max
-    ):
+    if ending.failed and ending.place is Place.HOME and count >= deliveries_max:
         return Fate(Place.DEAD_LETTER, count, exceeded=True)
     return Fate(ending.place, count)

@@ -242,6 +242,12 @@ async def test_sessions(bus: Bus, client: RawClient) -> None:
     check(answer, 200)
     answer = await node.manage("get-session-state", {"session-id": "a"})
     assert answer.body == {"session-state": b"x"}
+    for none in (b"", None):  # Go says the first
+        answer = await node.manage("set-session-state", {"session-id": "a", "session-state": none})
+        check(answer, 200)
+        answer = await node.manage("get-session-state", {"session-id": "a"})
+        assert answer.body == {"session-state": None}
+        await node.manage("set-session-state", {"session-id": "a", "session-state": b"x"})
     answer = await node.manage("set-session-state", {"session-id": "a", "session-state": "x"})
     check(answer, 400, "com.microsoft:argument-error")
     answer = await node.manage(

@@ -158,7 +158,8 @@ async def set_session_state(call: Call) -> Response:
     state = call.request.field("session-state")
     if state is not None and type(state) is not bytes:
         raise wrong("session-state", "binary")
-    await call.broker.set_session_state(call.path, call.request.text("session-id"), state)
+    # Go has no null for bytes, and means none by no bytes.
+    await call.broker.set_session_state(call.path, call.request.text("session-id"), state or None)
     return ok({})
 
 

@@ -289,7 +289,6 @@ class Depositor:
             draft.rest = None
             replace_tail(draft, self._codec.change(draft.tail, application=application))
         draft.state = 0
-        draft.delivery_count = 0
         path = source.forward_dead_lettered_to
         if path is not None and log is None and draft.hops < hops_max:
             target, _ = await self._open_for_forwarding(path)
