@@ -20,14 +20,14 @@ headers_max: Final = 64
 parts_split_max: Final = 512
 """More than any batch may have are found one by one."""
 
+# One parameter at a time: a single form of them all needs possessive repeats, which Python 3.11.2
+# (Debian 12's) gets wrong inside each other, or takes for ever over some headers.
+_type_form: Final = re.compile(r"\s*multipart/mixed\s*", re.IGNORECASE)
 _boundary_form: Final = re.compile(
-    r"""
-    \s*multipart/mixed\s*
-    (?: ; (?!\s*boundary\s*=) (?: [^";] | "[^"]*" )*+ )*+    # any others, as charset="utf-8"
-    ;\s*boundary\s*=\s*(?: "([^"]+)" | ([^\s;"]+) )\s*(?:;.*)?
-    """,
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+    r';\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))\s*(?:;|\Z)', re.IGNORECASE
 )
+_other_form: Final = re.compile(r';(?!\s*boundary\s*=)(?:[^";]|"[^"]*")*', re.IGNORECASE)
+"""As charset="utf-8", whose quotes may hold anything."""
 
 
 def _malformed(reason: str) -> Refused:
@@ -42,7 +42,13 @@ class Part(NamedTuple):
 
 def boundary_of(content_type: str | None) -> str | None:
     """The boundary that a Content-Type of multipart/mixed names; nothing for any other type."""
-    found = None if content_type is None else _boundary_form.fullmatch(content_type)
+    if content_type is None:
+        return None
+    step = _type_form.match(content_type)
+    found = None
+    while step is not None and found is None:
+        found = _boundary_form.match(content_type, step.end())
+        step = _other_form.match(content_type, step.end())
     if found is None:
         return None
     boundary: str = found[1] or found[2]
