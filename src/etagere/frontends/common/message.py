@@ -91,6 +91,8 @@ _no_chunks: Final[tuple[bytes, ...]] = ()
 class EmptyBody:
     """The body of a request that has none; of those inside other requests, too."""
 
+    __slots__ = ()
+
     async def chunks(self) -> AsyncIterator[bytes]:
         for nothing in _no_chunks:
             yield nothing

@@ -12,7 +12,6 @@ from etagere.servers.http.reader import Refusal
 piece_overhead_bytes: Final = 64
 """What an object costs beside its bytes, so that one-byte pieces count too."""
 _small_piece_bytes: Final = 4096
-_no_pieces: Final[tuple[bytes, ...]] = ()
 
 
 class Source(Protocol):
@@ -29,19 +28,6 @@ class Source(Protocol):
     def body_relieved(self) -> None:
         """Some of what was held has been taken."""
         ...
-
-
-class EmptyBody:
-    """The body of a request that has none."""
-
-    __slots__ = ()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        for piece in _no_pieces:
-            yield piece
-
-    async def read(self, bytes_max: int = body_bytes_max_small) -> bytes:  # noqa: ARG002
-        return b""
 
 
 class IncomingBody:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-from etagere.frontends.common.message import ClientGone, Request, Response
-from etagere.servers.http.body import EmptyBody, IncomingBody
+from etagere.frontends.common.message import ClientGone, EmptyBody, Request, Response
+from etagere.servers.http.body import IncomingBody
 from etagere.servers.http.deadlines import Deadlines, never
 from etagere.servers.http.encode import bodiless, encode_head
 from etagere.servers.http.limits import HttpLimits
