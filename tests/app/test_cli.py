@@ -162,6 +162,26 @@ def _wait_until_refused(url):
     raise AssertionError("it still takes new connections")
 
 
+def test_nothing_new_is_taken_while_the_bus_still_ends():
+    """A receiver that does not hang up holds its own connection, and not the door open."""
+    with ServerProcess(["--in-memory"]) as server:
+        bus, blob = (int(re.findall(r":(\d+)", server.urls[name])[0]) for name in ("amqp", "blob"))
+        with socket.create_connection(("127.0.0.1", bus)) as asleep:
+            asleep.sendall(b"AMQP\0\1\0\0")
+            assert asleep.recv(8) == b"AMQP\0\1\0\0"
+            # An Open whose container is "a"; the server's Close will not be answered.
+            asleep.sendall(bytes.fromhex("0000001102000000005310c00401a10161"))
+            assert asleep.recv(100)
+            server.process.terminate()
+            began = time.monotonic()
+            with pytest.raises(ConnectionError):  # refused, or reset in the queue
+                while server.process.poll() is None:
+                    socket.create_connection(("127.0.0.1", blob)).close()
+                    assert time.monotonic() - began < 3, "still open"
+            server.process.wait(30)
+        assert server.process.returncode == 0
+
+
 def test_debug_logs_have_one_line_a_request_and_no_signature():
     with ServerProcess(["--in-memory", "--log-level", "debug", "--log-format", "json"]) as server:
         for query in ("?comp=list&sig=SECRET", "/nothing?sig=SECRET"):

@@ -47,9 +47,13 @@ class Process:
     async def serve(self, name: str, handler: Handler) -> None:
         await self.http.serve(handler, self.ports.take(name), tls=self.tls)
 
-    async def stop(self) -> None:
+    async def refuse(self) -> None:
+        """Nothing new from now on; until what is in hand is answered."""
         self.ports.close()
         await self.http.stop(stop_seconds_max)
+
+    async def stop(self) -> None:
+        await self.refuse()
         await self.foundation.close()
 
     async def obey(self, command: str, fields: Mapping[str, Any]) -> Any:

@@ -142,14 +142,15 @@ class Server:
 
     async def stop(self) -> None:
         """No new work, work in hand finished, listeners closed, everything on stable storage."""
+        stopping = [self.process.refuse()]
         if self._background is not None:
-            await self._background.stop()
+            stopping.append(self._background.stop())
         if self._bus is not None:
-            await self._bus.stop()
-        stopping = [self.process.stop()]
+            stopping.append(self._bus.stop())
         if self._workers is not None:
             stopping.append(self._workers.stop())
         await asyncio.gather(*stopping)
+        await self.process.stop()
         self._held.close()
 
     async def _everywhere(self, command: str, **fields: Any) -> list[Any]:
