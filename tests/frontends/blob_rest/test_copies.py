@@ -181,6 +181,8 @@ def test_a_sync_copy_answers_for_its_source(server: Server, raw: RawClient, cont
     assert (missing.status, missing.code) == (404, "CannotVerifyCopySource")
     private = copy(raw, f"{container}/c", f"{server.url}{container}/a", x_ms_requires_sync="true")
     assert (private.status, private.code) == (401, "CannotVerifyCopySource")
+    assert private.headers["x-ms-copy-source-status-code"] == "401"
+    assert private.headers["x-ms-copy-source-error-code"] == "NoAuthenticationInformation"
 
 
 def test_put_blob_from_url(server: Server, raw: RawClient, container: str) -> None:
@@ -354,6 +356,7 @@ def test_a_sync_copy_from_elsewhere(raw: RawClient, container: str, elsewhere: s
     assert raw("GET", f"{container}/b").body == large
     missing = copy(raw, f"{container}/c", f"{elsewhere}/none", x_ms_requires_sync="true")
     assert (missing.status, missing.code) == (404, "CannotVerifyCopySource")
+    assert missing.headers["x-ms-copy-source-status-code"] == "404"
     broken = copy(raw, f"{container}/c", f"{elsewhere}/gone", x_ms_requires_sync="true")
     assert (broken.status, broken.code) == (404, "CannotVerifyCopySource")
 

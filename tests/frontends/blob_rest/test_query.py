@@ -59,6 +59,32 @@ def test_fields_come_out_as_they_went_in(blob: BlobClient) -> None:
     assert ask(blob, "SELECT sum(_1) FROM BlobStorage") == b"1200\n"
 
 
+def test_records_that_lack_a_column_are_said_to(blob: BlobClient) -> None:
+    blob.upload_blob(b"a,b\n1,x\n2\n3,z\n")
+    errors: list[object] = []
+    form = DelimitedTextDialect(has_header=True)
+    reader = blob.query_blob("SELECT b FROM BlobStorage", blob_format=form, on_error=errors.append,
+                             output_format=DelimitedTextDialect())  # fmt: skip
+    assert reader.readall() == b"x\nz\n"
+    assert [(error.error, error.is_fatal) for error in errors] == [("InvalidColumnOrdinal", False)]
+
+
+def test_a_blob_that_is_something_else_is_said_to_be(blob: BlobClient) -> None:
+    """In the answer itself, as the live service does: the query was good."""
+    blob.upload_blob(b"{name: owner}\n{name2: owner2}\n")
+    errors: list[object] = []
+    reader = blob.query_blob("SELECT * FROM BlobStorage", blob_format=DelimitedJsonDialect(),
+                             on_error=errors.append)  # fmt: skip
+    assert reader.readall() == b""
+    assert [error.is_fatal for error in errors] == [True]
+
+
+def test_what_a_json_record_lacks_is_left_out(blob: BlobClient) -> None:
+    blob.upload_blob(b'{"name": "owner"}\n{"age": 3}\n')
+    form = DelimitedJsonDialect()
+    assert ask(blob, "SELECT name FROM BlobStorage", blob_format=form) == b'{"name":"owner"}\n{}\n'
+
+
 def test_other_separators(blob: BlobClient) -> None:
     blob.upload_blob(b"a;'b;c'\n1;2\n")
     form = DelimitedTextDialect(delimiter=";", quotechar="'", has_header=False)

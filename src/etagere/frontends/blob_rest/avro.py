@@ -63,12 +63,16 @@ class ResultStream:
     def result(self, data: bytes) -> bytes:
         return self._block(encode_long(_result) + _encode_bytes(data))
 
-    def error(self, name: str, description: str) -> bytes:
+    def error(self, name: str, description: str, *, fatal: bool = True) -> bytes:
         texts = _encode_bytes(name.encode()) + _encode_bytes(description.encode())
-        return self._block(encode_long(_error) + b"\x01" + texts + encode_long(0))
+        flag = b"\x01" if fatal else b"\x00"
+        return self._block(encode_long(_error) + flag + texts + encode_long(0))
+
+    def progress(self, scanned: int, total: int) -> bytes:
+        return self._block(encode_long(_progress) + encode_long(scanned) + encode_long(total))
 
     def end(self, scanned: int, total: int) -> Iterator[bytes]:
-        yield self._block(encode_long(_progress) + encode_long(scanned) + encode_long(total))
+        yield self.progress(scanned, total)
         yield self._block(encode_long(_end) + encode_long(total))
 
     def _block(self, record: bytes) -> bytes:

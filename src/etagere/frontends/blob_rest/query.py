@@ -15,6 +15,7 @@ from etagere.frontends.common.xml import Node
 from etagere.services.blob.query import (
     Arrow,
     ArrowField,
+    BadData,
     Delimited,
     Input,
     JsonLines,
@@ -22,6 +23,7 @@ from etagere.services.blob.query import (
     Parquet,
     Query,
     Running,
+    Skipped,
     save,
 )
 
@@ -29,21 +31,31 @@ separator_chars_max: Final = 1
 
 
 async def query(call: BlobCall) -> Response:
-    """Everything that can be refused is refused before the first byte of the answer."""
+    """What is wrong with the query is refused before the first byte of the answer; what is wrong
+    with the blob, the answer says."""
     wanted = decode(await call.request.body.read())
     download = await open_with_key(call, None)
     record = download.record
     running = Running(wanted, await save(_chunks(download.body)))
+    headers = encode.blob_headers(record, call.blobs.clock.now())
+    headers["Content-Type"] = "avro/binary"
+    stream = ResultStream(call.blobs.entropy.token(sync_marker_bytes))
     try:
         await asyncio.to_thread(running.start)
         batches = running.batches()
         first = await asyncio.to_thread(next, batches, None)
+    except BadData as bad:
+        await asyncio.to_thread(running.close)
+        parts = (
+            stream.header(),
+            stream.progress(0, record.size),
+            stream.result(b""),
+            stream.error(bad.code, bad.message or ""),
+        )
+        return Response(200, headers, b"".join(parts))
     except BaseException:
         await asyncio.to_thread(running.close)
         raise
-    headers = encode.blob_headers(record, call.blobs.clock.now())
-    headers["Content-Type"] = "avro/binary"
-    stream = ResultStream(call.blobs.entropy.token(sync_marker_bytes))
     return Response(200, headers, _body(stream, running, first, batches, record.size))
 
 
@@ -58,14 +70,19 @@ async def _chunks(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 async def _body(
     stream: ResultStream,
     running: Running,
-    batch: bytes | None,
-    batches: Iterator[bytes],
+    batch: bytes | Skipped | None,
+    batches: Iterator[bytes | Skipped],
     size: int,
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield stream.header()
+        if isinstance(batch, Skipped):
+            # Clients make something of the first record before they know what to do with errors.
+            yield stream.progress(0, size)
         while batch is not None:
-            if batch:
+            if isinstance(batch, Skipped):
+                yield stream.error("InvalidColumnOrdinal", batch.description, fatal=False)
+            elif batch:
                 yield stream.result(batch)
             try:
                 batch = await asyncio.to_thread(next, batches, None)

@@ -17,7 +17,13 @@ from etagere.frontends.blob_rest import bodies, encode
 from etagere.frontends.blob_rest.bodies import compare_crc64, compare_md5
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.encryption import customer_key, keyed, source_key, unlocking
-from etagere.frontends.blob_rest.sources import OtherUrl, OwnBlob, cannot_verify, find_source
+from etagere.frontends.blob_rest.sources import (
+    OtherUrl,
+    OwnBlob,
+    cannot_verify,
+    find_source,
+    source_refused,
+)
 from etagere.frontends.common.headers import body_length, digest, required
 from etagere.kernel.conditions import (
     Conditions,
@@ -126,11 +132,9 @@ async def open_elsewhere(
 
 def _check_fetched(fetched: Fetched, *, ranged: bool) -> None:
     if fetched.status not in (200, 206):
-        raise Refused(
-            "CannotVerifyCopySource",
-            {"CopySourceStatusCode": str(fetched.status)},
-            status=fetched.status if 300 <= fetched.status < 500 else 500,
-        )
+        code = fetched.headers.get("x-ms-error-code", "")
+        status = fetched.status if 300 <= fetched.status < 500 else 500
+        raise source_refused(status, fetched.status, code)
     if ranged and fetched.status == 200:
         # The source knows no ranges: what it sends is not what was asked for.
         raise Refused("CannotVerifyCopySource", status=400)

@@ -130,8 +130,14 @@ def cannot_verify(refused: Refused) -> Refused:
         "BlobDoesNotUseCustomerSpecifiedEncryption": 409,
     }
     status = refused.status or statuses.get(refused.code, 403)
-    return Refused(
-        "CannotVerifyCopySource",
-        {"CopySourceStatusCode": str(status), "CopySourceErrorCode": refused.code},
-        status=status,
-    )
+    return source_refused(status, status, refused.code)
+
+
+def source_refused(status: int, source_status: int, code: str) -> Refused:
+    """CannotVerifyCopySource, saying what the source answered; `code` may be ""."""
+    details = {"CopySourceStatusCode": str(source_status)}
+    headers = {"x-ms-copy-source-status-code": str(source_status)}
+    if code:
+        details["CopySourceErrorCode"] = code
+        headers["x-ms-copy-source-error-code"] = code
+    return Refused("CannotVerifyCopySource", details, headers=headers, status=status)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from etagere.base.errors import Refused
 
@@ -24,6 +24,7 @@ memory_limit: Final = "256MB"
 _table: Final = re.compile(r"\bBlobStorage\b(\[\*\])?((?:\.[A-Za-z_]\w*)*)(\[\*\])?", re.IGNORECASE)
 _select: Final = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
 _select_all: Final = re.compile(r"\s*SELECT\s+\*\s", re.IGNORECASE)
+_select_some: Final = re.compile(r"\s*SELECT\s+\w+(?:\s*,\s*\w+)*\s+FROM\s", re.IGNORECASE)
 _padding: Final = "\x01"
 """What no field says: only fields that a record does not have are NULL."""
 
@@ -80,6 +81,16 @@ async def save(chunks: AsyncIterator[bytes]) -> Path:
     return Path(file.name)
 
 
+class BadData(Refused):
+    """The blob is not what the query takes it for: its answer says so, in its stream."""
+
+
+class Skipped(NamedTuple):
+    """A record that has not all the fields that were asked for, and is not in the result."""
+
+    description: str
+
+
 class Running:
     """A query under way.  Its methods block: call them in a thread, one at a time."""
 
@@ -116,8 +127,10 @@ class Running:
             connection.execute("SET lock_configuration=true")
             if not self._run_on_text(duckdb):
                 self._run(duckdb)
+        except (duckdb.DataError, duckdb.InvalidInputException) as error:
+            raise BadData("InvalidInput", message=_first_line(error)) from None
         except duckdb.Error as error:
-            raise _invalid(str(error).partition("\n")[0]) from None
+            raise _invalid(_first_line(error)) from None
 
     def _run_on_text(self, duckdb: Any) -> bool:
         """Fields of delimited text are what is written there, `1.0` and `FALSE`; where a query
@@ -172,7 +185,7 @@ class Running:
         names = ", ".join(f'"{row[0]}" AS "_{number}"' for number, row in enumerate(described, 1))
         return f"SELECT {names} FROM {source}"
 
-    def batches(self) -> Iterator[bytes]:
+    def batches(self) -> Iterator[bytes | Skipped]:
         """The result in the form that was asked for, some rows at a time."""
         writes = self._query.writes
         if writes is None:
@@ -184,9 +197,14 @@ class Running:
         names = [column[0] for column in self._result.description]
         # Records that are shorter than others come out as they went in.
         whole = self._as_text and _select_all.match(self._query.expression) is not None
+        some = self._as_text and _select_some.match(self._query.expression) is not None
         if isinstance(writes, Delimited) and writes.headers:
             yield _csv([names], writes)
         while rows := self._result.fetchmany(rows_at_once):
+            if some:
+                short = sum(None in row for row in rows)
+                yield from [Skipped("The record does not have all the columns.")] * short
+                rows = [row for row in rows if None not in row]
             if isinstance(writes, Delimited):
                 yield _csv(map(_without_padding, rows) if whole else rows, writes)
             else:
@@ -222,6 +240,10 @@ class Running:
         if self._connection is not None:
             self._connection.close()
         self._path.unlink(missing_ok=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _invalid(reason: str) -> Refused:
@@ -277,7 +299,7 @@ def _json(names: list[str], rows: list[Any], form: JsonLines) -> bytes:
     separator = form.record_separator or "\n"
     lines = (
         json.dumps(
-            dict(zip(names, row, strict=True)),
+            {name: value for name, value in zip(names, row, strict=True) if value is not None},
             default=str,
             ensure_ascii=False,
             separators=(",", ":"),
