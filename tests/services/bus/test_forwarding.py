@@ -27,7 +27,7 @@ def reason(delivery):
 async def test_messages_go_straight_to_the_target(bus):
     await bus.queue("b")
     await bus.queue("a", forward_to="sb://host:5671/B")
-    assert bus.broker.administration.get("a").description.forward_to == "B"
+    assert bus.broker.administration.get("a").description.forward_to == "sb://host:5671/B"
     await bus.send("other", to="b")
     await bus.send("m", to="a")
     receiver = await bus.receiver("b", credit=5)

@@ -13,7 +13,7 @@ from etagere.frontends.bus_admin.durations import format_duration, parse_duratio
 from etagere.frontends.common import xml
 from etagere.frontends.common.xml import Node
 from etagere.kernel.dates import format_iso
-from etagere.services.bus import errors, names
+from etagere.services.bus import errors
 from etagere.services.bus.administration import Counts, EntityInfo
 from etagere.services.bus.descriptions import (
     AuthorizationRule,
@@ -86,10 +86,6 @@ def _read_text(_element: str, text: str) -> str | None:
     return text or None
 
 
-def _read_path(_element: str, text: str) -> str | None:
-    return names.entity_path_of(text) or None
-
-
 def _read_status(element: str, text: str) -> EntityStatus:
     try:
         return EntityStatus(text)
@@ -114,9 +110,11 @@ def _text(element: str, field: str) -> Property:
 
 
 def _path(element: str, field: str) -> Property:
-    return Property(
-        element, field, _read_path, lambda value, at: None if value is None else at.base + value
-    )
+    return Property(element, field, _read_text, _address)
+
+
+def _address(target: str | None, at: Context) -> str | None:
+    return target if target is None or "://" in target else at.base + target
 
 
 def _shown(element: str, write: Callable[[Context], str | None], *, raw: bool = False) -> Property:
@@ -277,7 +275,7 @@ def decode(
         if child is None or _is_nil(child):
             continue
         text = child.text.strip()
-        if text or row.read in (_read_text, _read_path):
+        if text or row.read is _read_text:
             values[row.field] = row.read(row.element, text)
     if values.get("enable_partitioning"):
         values.setdefault("support_ordering", False)

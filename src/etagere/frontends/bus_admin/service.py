@@ -21,7 +21,7 @@ from etagere.frontends.common.addressing import decode
 from etagere.frontends.common.message import Request, Response
 from etagere.frontends.common.xml import Node
 from etagere.kernel.dates import format_iso
-from etagere.services.bus import errors
+from etagere.services.bus import errors, names
 from etagere.services.bus.administration import EntityInfo
 from etagere.services.bus.broker import Broker, EntityKind
 from etagere.services.bus.descriptions import (
@@ -247,7 +247,7 @@ class BusAdmin:
         for field, header in _forwarding_tokens:
             target, token = getattr(description, field), request.headers.get(header)
             if target is not None and token is not None:
-                self._access.require_beside(token, target, manage)
+                self._access.require_beside(token, names.entity_path_of(target), manage)
 
     async def _put_subscription(
         self, request: Request, place: Place, node: Node, *, update: bool

@@ -402,6 +402,7 @@ class Administration:
             target = getattr(description, field, None)
             if target is None:
                 continue
+            target = names.entity_path_of(target)
             if target.casefold() == new_path.casefold():
                 raise errors.argument(field, "An entity cannot forward to itself.")
             if target.casefold() not in self._core.catalogue.entities:

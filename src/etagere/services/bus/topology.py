@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from etagere.kv.contract import Partition
+from etagere.services.bus import names
 from etagere.services.bus.descriptions import (
     Description,
     QueueDescription,
@@ -93,8 +94,8 @@ def target_of(
     )
 
 
-def _folded(path: str | None) -> str | None:
-    return path.casefold() if path else None
+def _folded(target: str | None) -> str | None:
+    return names.entity_path_of(target).casefold() if target else None
 
 
 class Reach(msgspec.Struct, frozen=True):
