@@ -116,6 +116,17 @@ def test_keys_in_urls_are_utf8_escaped_or_not(key: str):
     assert refused.code == "InvalidInput"
 
 
+def test_only_the_beginning_of_a_url_is_its_origin():
+    raw = _text([]).replace(
+        b"Content-Type: multipart/mixed; boundary=changeset_1\r\n\r\n--changeset_1--\r\n",
+        b"Content-Type: application/http\r\n\r\n"
+        b"GET /People()?$filter=Page%20eq%20'http://a.example/b' HTTP/1.1\r\n\r\n\r\n",
+    )
+    (found,) = _operations(batch.parse(_type, raw, _account))
+    assert found.target == TablePath(Kind.ENTITIES, "People")
+    assert found.raw_query == "$filter=Page%20eq%20'http://a.example/b'"
+
+
 def test_content_ids_are_kept_from_the_part_and_from_the_request():
     inside = _insert.replace("Content-Type", "Content-ID: 7\nContent-Type")
     (found,) = _operations(batch.parse(_type, _text([inside]), _account))

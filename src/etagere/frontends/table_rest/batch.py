@@ -150,7 +150,8 @@ def _read_line(line: bytes, account: str) -> _Line:
     found = _request_line.fullmatch(line.decode(errors="replace").strip())
     if found is None or "\ufffd" in found[2]:
         raise invalid_input("The request line of an operation in the batch is malformed.")
-    raw_path, _, raw_query = _origin.sub("", found[2], count=1).partition("?")
+    origin = _origin.match(found[2])
+    raw_path, _, raw_query = found[2][origin.end() if origin else 0 :].partition("?")
     return _Line(found[1].upper(), path.parse(_decode_path(raw_path, account)), raw_query)
 
 
