@@ -47,9 +47,12 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def effective_method(method: str, headers: Mapping[str, str]) -> str:
-    """The method, or the one that a POST says it stands for."""
+    """The method, or the one that a POST says it stands for.
+
+    Who says twice what the method is says nothing wrong: Java's azure-storage does, in batches.
+    """
     tunnelled = headers.get("x-http-method")
-    if tunnelled is None:
+    if tunnelled is None or tunnelled.strip().upper() == method:
         return method
     if method != "POST":
         raise Refused("XMethodNotUsingPost")
