@@ -449,6 +449,9 @@ def test_the_sdk_copies_within_its_account(server: Server, container: str) -> No
         )
         assert source.download_blob().readall() == b"data"
         with pytest.raises(HttpResponseError, match="CannotVerifyCopySource"):
+            # Only Copy Blob takes the signature of the request for the source as well.
+            target.start_copy_from_url(source.url, requires_sync=True)
+        with pytest.raises(HttpResponseError, match="CannotVerifyCopySource"):
             target.upload_blob_from_url(source.url, overwrite=True)
 
 
