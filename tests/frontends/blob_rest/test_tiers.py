@@ -1,11 +1,14 @@
 """Access tiers and rehydration, over HTTP, with time moved by hand."""
 
 import base64
+import dataclasses
 import uuid
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 
 import pytest
+
+from etagere.services.common.accounts import development_account
 
 from .serving import RawClient, Server
 
@@ -388,3 +391,31 @@ def test_bad_conditions_on_tiers(server: Server, raw: RawClient, container: str)
     assert (refused.status, refused.code) == (400, "InvalidHeaderValue")
     assert raw("DELETE", path, None, date).status == 202
     old.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "tier"), [(512, "P10"), (128 * 1024**3, "P10"), (200 * 1024**3, "P20")]
+)
+@pytest.mark.parametrize("sku", ["Premium_LRS", "Standard_LRS"])
+def test_page_blobs_of_premium_accounts_have_a_tier_of_their_size(
+    sku: str, size: int, tier: str
+) -> None:
+    server = Server(dataclasses.replace(development_account(), sku=sku))
+    client = RawClient(server.port)
+    client("PUT", "/things", restype="container")
+    disk = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": str(size)}
+    client("PUT", "/things/disk", b"", disk)
+    found = head(client, "/things/disk")
+    page = listed(client, "/things")
+    if sku.startswith("Premium"):
+        assert found["x-ms-access-tier"] == tier
+        assert found["x-ms-access-tier-inferred"] == "true"
+        assert f"<AccessTier>{tier}</AccessTier><AccessTierInferred>true<" in page
+        assert set_tier(client, "/things/disk", "P40").status == 200
+        assert head(client, "/things/disk")["x-ms-access-tier"] == "P40"
+        assert "x-ms-access-tier-inferred" not in head(client, "/things/disk")
+    else:
+        assert "x-ms-access-tier" not in found
+        assert "AccessTier" not in page
+    client.close()
+    server.stop()

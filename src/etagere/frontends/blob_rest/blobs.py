@@ -62,7 +62,7 @@ async def _get(call: BlobCall) -> Response:
     now = call.blobs.clock.now()
     headers = encode.blob_headers(record, now)
     if call.version >= tiers_of_downloads_since:
-        headers.update(tier_headers(record, now))
+        headers.update(tier_headers(record, now, call.account))
     if call.account.last_access_tracking:
         headers.update(encode.last_access(record))
     if last_access.is_worth_noting(record, now, tracked=call.account.last_access_tracking):
@@ -136,7 +136,7 @@ def _override(overrides: ResponseOverrides, headers: dict[str, str]) -> None:
 async def get_properties(call: BlobCall) -> Response:
     record = await _read(call)
     headers = encode.blob_headers(record, call.blobs.clock.now())
-    headers.update(tier_headers(record, call.blobs.clock.now()))
+    headers.update(tier_headers(record, call.blobs.clock.now(), call.account))
     if call.account.last_access_tracking:
         headers.update(encode.last_access(record))
     if record.expires:

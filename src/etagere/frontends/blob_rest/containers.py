@@ -190,7 +190,7 @@ async def list_blobs(call: BlobCall) -> Response:
         asked=asked,
         version=call.version,
         now=call.blobs.clock.now(),
-        tracked=call.account.last_access_tracking,
+        account=call.account,
     )
     return Response(200, {"Content-Type": "application/xml"}, body)
 

@@ -14,7 +14,7 @@ from etagere.frontends.blob_rest.immutability import (
     immutability_elements,
     immutability_headers,
 )
-from etagere.frontends.blob_rest.tiers import tier_elements
+from etagere.frontends.blob_rest.tiers import is_premium, tier_elements
 from etagere.frontends.common import xml
 from etagere.frontends.common.headers import encode_base64, metadata_headers
 from etagere.frontends.common.paging import encode_marker
@@ -42,6 +42,7 @@ from etagere.services.blob.records import (
     PublicAccess,
 )
 from etagere.services.blob.tag_search import FindBlobs, TaggedPage
+from etagere.services.common.accounts import Account
 
 type_names: Final = {
     BlobType.BLOCK: "BlockBlob",
@@ -229,7 +230,7 @@ def list_blobs(
     asked: str,
     version: str,
     now: Timestamp,
-    tracked: bool,
+    account: Account,
 ) -> bytes:
     parts = [
         xml.declaration,
@@ -238,7 +239,7 @@ def list_blobs(
         asked,
         "<Blobs>",
     ]
-    look = _Look(included, version, now, tracked)
+    look = _Look(included, version, now, account.last_access_tracking, is_premium(account))
     parts += [_entry(entry, look) for entry in page.entries]
     marker = "" if page.next is None else encode_marker(page.next.name, page.next.moment)
     parts += ["</Blobs>", xml.element("NextMarker", marker), "</EnumerationResults>"]
@@ -264,6 +265,7 @@ class _Look(NamedTuple):
     now: Timestamp
     tracked: bool
     """Whether the account keeps track of last accesses."""
+    premium: bool
 
 
 def _entry(entry: Entry, look: _Look) -> str:
@@ -361,7 +363,7 @@ def _blob_properties(record: BlobRecord, look: _Look) -> str:
     if record.kind is BlobType.PAGE:
         text += f"<x-ms-blob-sequence-number>{record.sequence}</x-ms-blob-sequence-number>"
     text += f"<BlobType>{type_names[record.kind]}</BlobType>"
-    text += tier_elements(record, now)
+    text += tier_elements(record, now, premium=look.premium)
     if not record.snapshot:
         lease = view_of(record.lease, now)
         text += f"<LeaseStatus>{lease.status}</LeaseStatus><LeaseState>{lease.state}</LeaseState>"

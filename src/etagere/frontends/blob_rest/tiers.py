@@ -11,8 +11,9 @@ from etagere.frontends.common.headers import required
 from etagere.frontends.common.message import Request, Response
 from etagere.kernel.dates import format_http_date, parse_http_date
 from etagere.services.blob import tiers
-from etagere.services.blob.records import BlobRecord, BlobType
+from etagere.services.blob.records import BlobRecord
 from etagere.services.blob.tiers import TierConditions
+from etagere.services.common.accounts import Account
 
 header: Final = "x-ms-access-tier"
 priority_header: Final = "x-ms-rehydrate-priority"
@@ -90,13 +91,16 @@ def _archive_status(record: BlobRecord) -> str | None:
     )
 
 
-def tier_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
+def is_premium(account: Account) -> bool:
+    return account.sku.startswith("Premium")
+
+
+def tier_headers(record: BlobRecord, now: Timestamp, account: Account) -> dict[str, str]:
     """What Get Blob Properties says, and new versions of Get Blob as well."""
     record = tiers.settled(record, now)
     if not record.tier:
-        if record.kind is not BlobType.BLOCK:
-            return {}
-        return {header: tiers.hot, "x-ms-access-tier-inferred": "true"}
+        tier = tiers.inferred(record, premium=is_premium(account))
+        return {header: tier, "x-ms-access-tier-inferred": "true"} if tier else {}
     headers = {header: record.tier}
     if record.tier == tiers.smart:
         headers["x-ms-smart-access-tier"] = tiers.smart_tier(record, now)
@@ -110,13 +114,14 @@ def tier_headers(record: BlobRecord, now: Timestamp) -> dict[str, str]:
     return headers
 
 
-def tier_elements(record: BlobRecord, now: Timestamp) -> str:
+def tier_elements(record: BlobRecord, now: Timestamp, *, premium: bool) -> str:
     """The same in List Blobs."""
     record = tiers.settled(record, now)
     if not record.tier:
-        if record.kind is not BlobType.BLOCK:
+        tier = tiers.inferred(record, premium=premium)
+        if not tier:
             return ""
-        return f"<AccessTier>{tiers.hot}</AccessTier><AccessTierInferred>true</AccessTierInferred>"
+        return f"<AccessTier>{tier}</AccessTier><AccessTierInferred>true</AccessTierInferred>"
     changed = format_http_date(Timestamp(record.tier_changed)) if record.tier_changed else None
     status = _archive_status(record)
     return (

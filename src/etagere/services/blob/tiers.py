@@ -51,6 +51,8 @@ standard_priority: Final = "Standard"
 rehydration_takes: Final = {high_priority: seconds(3600), standard_priority: seconds(15 * 3600)}
 """The documentation promises 'up to' these; they are what it takes here."""
 
+_inferred_page_tiers: Final = ("P10", "P20", "P30", "P40", "P50", "P60")
+
 smart_cool_after: Final = seconds(30 * 86_400)
 smart_cold_after: Final = seconds(90 * 86_400)
 
@@ -106,6 +108,16 @@ def smart_tier(record: BlobRecord, now: Timestamp) -> str:
     if idle >= smart_cold_after:
         return cold
     return cool if idle >= smart_cool_after else hot
+
+
+def inferred(record: BlobRecord, *, premium: bool) -> str:
+    """The tier of a blob that none was set for: a page blob's, in a premium account, comes of its
+    size (Azure: 'High-performance Premium Storage and managed disks for VMs')."""
+    if record.kind is BlobType.BLOCK:
+        return hot
+    if record.kind is BlobType.PAGE and premium:
+        return next(tier for tier in _inferred_page_tiers if record.size <= page_tiers[tier])
+    return ""
 
 
 def must_fit(kind: BlobType, tier: str, size: int) -> None:
