@@ -232,12 +232,36 @@ def test_faults_end_the_session_only(peer: Peer, frame: Any, condition: str) -> 
     assert peer.event(TransferReceived).link is good
 
 
+def test_a_tag_may_be_the_letters_of_a_uuid(peer: Peer) -> None:
+    """Java's older azure-servicebus has such; AMQP itself ends at 32 bytes."""
+    peer.begin()
+    link = peer.attach(receiver=False)
+    peer.say(Transfer(0, 0, b"5480e949-704c-4fc9-be2c-d4ef3d77b97c"), payload=b"payload")
+    assert peer.event(TransferReceived).link is link
+
+
+@pytest.mark.parametrize("receiver", [True, False])
+def test_a_detach_is_answered_before_the_end_that_follows_it(peer: Peer, receiver: bool) -> None:
+    """Java's older azure-servicebus sends both at once, and waits for both."""
+    peer.begin()
+    link = peer.attach(receiver=receiver)
+    other = peer.attach(receiver=receiver, handle=1)
+    peer.say(Detach(0, closed=True))
+    peer.say(End())
+    assert peer.heard() == [Detach(0, closed=True), End()]
+    detached, ended = peer.events()
+    assert isinstance(detached, LinkDetached)
+    assert detached.link is link
+    assert isinstance(ended, SessionEnded)
+    assert set(ended.links) == {link, other}
+
+
 @pytest.mark.parametrize(
     ("frame", "condition"),
     [
         (Transfer(0, None, b"t"), "amqp:invalid-field"),
         (Transfer(0, 0, None), "amqp:invalid-field"),
-        (Transfer(0, 0, bytes(33)), "amqp:invalid-field"),
+        (Transfer(0, 0, bytes(65)), "amqp:invalid-field"),
         (Transfer(1, 0, b"t"), "amqp:not-allowed"),
     ],
 )

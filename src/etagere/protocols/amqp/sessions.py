@@ -150,6 +150,7 @@ class Sessions:
             case SessionEffect.answer_end:
                 assert session is not None
                 self._outbox.flush_run(session)
+                self._answer_detaches(session)
                 self._forget(session, error, orderly=True)
                 self._outbox.frame(channel, End())
             case SessionEffect.send_end:
@@ -194,6 +195,12 @@ class Sessions:
             ),
         )
         self._events.append(SessionBegun(session))
+
+    def _answer_detaches(self, session: Session) -> None:
+        """Who ends a session with the links that it has just detached may still wait for them."""
+        for link in session.links.values():
+            if link.state is LinkState.detach_received:
+                self._outbox.frame(session.channel, Detach(link.handle, closed=True))
 
     def _forget(self, session: Session, error: Error | None, *, orderly: bool) -> None:
         session.state = _unmapped
