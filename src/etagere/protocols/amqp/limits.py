@@ -39,6 +39,6 @@ class Limits:
     partial_bytes_max: int = 67_108_864
     """Of messages that have begun to arrive, over all links of the connection."""
     delivery_tag_bytes_max: int = 64
-    """AMQP ends at 32 (part 2, 2.8.7). Service Bus takes more: in Java, its older client has UUIDs as
-    text.
+    """AMQP ends at 32 (part 2, 2.8.7). Service Bus takes more: its older client for Java has the
+    letters of a UUID.
     """
