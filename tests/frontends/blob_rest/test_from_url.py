@@ -70,6 +70,22 @@ def test_new_versions_always_tell_the_crc64(server: Server, raw: RawClient, cont
         client.close()
 
 
+@pytest.mark.parametrize(("version", "told"), [("2026-06-06", False), ("2026-10-06", True)])
+def test_new_versions_tell_the_crc64_of_a_source_that_was_read(
+    server: Server, raw: RawClient, container: str, source: str, version: str, *, told: bool
+) -> None:
+    client = RawClient(server.port, version=version)
+    sent = {
+        "x-ms-blob-type": "BlockBlob",
+        "x-ms-copy-source": source,
+        "x-ms-source-content-md5": base64.b64encode(hashlib.md5(data).digest()).decode(),
+    }
+    done = client("PUT", f"{container}/copy", None, sent)
+    assert done.status == 201
+    assert ("x-ms-content-crc64" in done.headers) is told
+    client.close()
+
+
 def test_new_versions_tell_the_tier_with_the_content(
     server: Server, raw: RawClient, container: str
 ) -> None:

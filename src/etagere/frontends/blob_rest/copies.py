@@ -9,6 +9,7 @@ import msgspec
 
 from etagere.base.errors import Refused, invalid_header, missing_query
 from etagere.frontends.blob_rest import decode, encode, tiers
+from etagere.frontends.blob_rest.bodies import crc64_always_since
 from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.blob_rest.creation import new_blob
 from etagere.frontends.blob_rest.encryption import (
@@ -138,7 +139,7 @@ async def copy_from_url(call: BlobCall) -> Response:
     check_blob_name(call.base().name)
     wanted = await _wanted(call, SourceKind.FROM_URL, call.blobs.entropy.uuid(), sync_bytes_max)
     source = await verified_source(call, same_account_is_enough=False)
-    record = await _copy_checked(call, source, wanted, sync_bytes_max)
+    record, _ = await _copy_checked(call, source, wanted, sync_bytes_max)
     headers = _copied(record)
     if "x-ms-source-content-md5" in call.request.headers:
         headers["Content-MD5"] = call.request.headers["x-ms-source-content-md5"]
@@ -147,8 +148,9 @@ async def copy_from_url(call: BlobCall) -> Response:
 
 async def _copy_checked(
     call: BlobCall, source: Source, wanted: CopyBlob, bytes_max: int
-) -> BlobRecord:
-    """Copy what has the digests that the request says it has."""
+) -> tuple[BlobRecord, bytes]:
+    """Copy what has the digests that the request says it has; returns its CRC64 as well, if its
+    bytes had to be read."""
     sent = source_digests(call)
     if isinstance(source, OtherUrl):
         taken = await take(call, source, None, bytes_max, wanted.new.seal)
@@ -157,10 +159,12 @@ async def _copy_checked(
         except Refused:
             await call.blobs.discard(taken.body)
             raise
-        return await _put_taken(call, taken, wanted)
-    if sent != no_digests:
-        wanted = replace(wanted, source_conditions=await check_own(call, source, sent))
-    return await _copy_own(call, source, wanted)
+        return await _put_taken(call, taken, wanted), taken.body.crc64
+    if sent == no_digests:
+        return await _copy_own(call, source, wanted), b""
+    checked = await check_own(call, source, sent)
+    wanted = replace(wanted, source_conditions=checked.still)
+    return await _copy_own(call, source, wanted), checked.crc64
 
 
 async def copy_incrementally(call: BlobCall) -> Response:
@@ -197,10 +201,12 @@ async def put_from_url(call: BlobCall) -> Response:
     replaces = not with_properties or decode.names_content_headers(call.request.headers)
     wanted = copies.as_block_blob(wanted, own_headers if replaces else None)
     source = await verified_source(call, same_account_is_enough=False)
-    record = await _copy_checked(call, source, wanted, put_from_url_bytes_max)
+    record, crc64 = await _copy_checked(call, source, wanted, put_from_url_bytes_max)
     headers = encode.written(record)
     if record.headers.md5:
         headers["Content-MD5"] = encode_base64(record.headers.md5)
+    if crc64 and call.version >= crc64_always_since:
+        headers["x-ms-content-crc64"] = encode_base64(crc64)
     return Response(201, headers)
 
 

@@ -213,11 +213,16 @@ def source_digests(call: BlobCall) -> SourceDigests:
     )
 
 
-async def check_own(call: BlobCall, source: OwnBlob, sent: SourceDigests) -> Conditions:
-    """Compare what the client says of a blob of this server with its bytes.
+class Checked(NamedTuple):
+    """What was read of a source, to see whether it is what the client says."""
 
-    Returns what the source must meet to be still the blob that was read.
-    """
+    still: Conditions
+    """What the source meets as long as it is the blob that was read."""
+    crc64: bytes
+
+
+async def check_own(call: BlobCall, source: OwnBlob, sent: SourceDigests) -> Checked:
+    """Compare what the client says of a blob of this server with its bytes."""
     guard, customer = _source_guard(call)
     unlock = unlocking(call, source.account, customer)
     try:
@@ -228,8 +233,12 @@ async def check_own(call: BlobCall, source: OwnBlob, sent: SourceDigests) -> Con
     async for piece in _chunks(download.body):
         md5.update(piece)
         crc64 = crc64nvme(piece, crc64)
-    sent.check(md5.digest(), crc64.to_bytes(8, "little"))
-    return Conditions(if_match=parse_etags(etag_of(download.record.etag)))
+    checked = Checked(
+        Conditions(if_match=parse_etags(etag_of(download.record.etag))),
+        crc64.to_bytes(8, "little"),
+    )
+    sent.check(md5.digest(), checked.crc64)
+    return checked
 
 
 async def take_checked(
