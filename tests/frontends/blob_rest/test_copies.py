@@ -720,7 +720,6 @@ def test_a_process_that_was_given_up_wrongly_does_no_harm(
     started = copy(raw, path, f"{elsewhere}/{kind}?slow")
     copy_id = started.headers["x-ms-copy-id"]
     first = server.service.copying.pop(copy_id)
-    server.service.process = "another"
     server.clock.advance(ahead)
     server.sweep()
     assert server.service.copying[copy_id] is not first

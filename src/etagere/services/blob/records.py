@@ -190,7 +190,7 @@ class PendingCopy(msgspec.Struct, array_like=True):
     sealed: bool | None = None
     """Whether an append blob is to be sealed; None: as its source is."""
     owner: str = ""
-    """That process."""
+    """What it calls itself, another name for each time that a copy is taken over."""
 
 
 class StagedBlock(msgspec.Struct, array_like=True):

@@ -97,7 +97,7 @@ async def start(
         scope="" if wanted.new.seal is None else wanted.new.seal.scope,
         etag=_strong(fetched.headers.get("etag", "")),
         sealed=wanted.sealed,
-        owner=service.process,
+        owner=service.entropy.uuid(),
     )
     body = partial(
         _start,
@@ -147,7 +147,12 @@ def go_on(
     """With a source that has answered, or (None) one that is to be asked again."""
     task = asyncio.get_running_loop().create_task(_run(service, where, pending, fetched))
     service.copying[pending.copy_id] = task
-    task.add_done_callback(lambda _: service.copying.pop(pending.copy_id, None))
+    task.add_done_callback(partial(_gone, service, pending.copy_id))
+
+
+def _gone(service: BlobService, copy_id: str, task: asyncio.Task[None]) -> None:
+    if service.copying.get(copy_id) is task:
+        del service.copying[copy_id]
 
 
 async def _start(
@@ -203,7 +208,7 @@ async def _run(
 
 
 def _owned(service: BlobService, pending: PendingCopy) -> PendingCopy:
-    return msgspec.structs.replace(pending, owner=service.process)
+    return msgspec.structs.replace(pending, owner=service.entropy.uuid())
 
 
 async def _ask_again(

@@ -44,8 +44,6 @@ class BlobService:
         self.started = clock.now()
         """Copies that were claimed earlier are a server's that has ended, and are gone on with."""
         self.entropy = entropy
-        self.process: str = entropy.uuid()
-        """Tells this process's copies from those of others."""
         self.vault = Vault(engine, entropy)
         self.scoped: set[Partition] = set()
         """Containers that were seen to have a default scope."""
