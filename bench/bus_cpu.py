@@ -224,6 +224,7 @@ async def _measure(
     server = AmqpServer(BusServer(broker, clock, entropy, policy), clock, timers)
     senders = [_Sender(server) for _ in range(pairs)]
     receivers = [_Receiver(server, asking=given.asking) for _ in range(pairs)]
+    runtime.tune()
     await _round(senders, receivers, count // pairs // 4)
     spent = []
     for _ in range(given.rounds):
