@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
 from etagere.frontends.blob_rest import creation
+from etagere.frontends.blob_rest.call import BlobCall
 from etagere.frontends.common.message import EmptyBody, Request
 from etagere.servers.real import RealClock
 
@@ -56,6 +57,7 @@ def new_blob(headers: dict[str, str], standard: bool) -> Any:
         version="2025-05-05",
         grant=grant,
         blobs=SimpleNamespace(clock=RealClock()),
+        may_use_tags=lambda: BlobCall.may_use_tags(call),
     )
     try:
         return creation.new_blob(call, standard=standard, seal=None)
