@@ -6,8 +6,8 @@ import sysconfig
 from typing import Final
 
 _hint: Final = (
-    "It was compiled without --enable-optimizations: one that was compiled with them, such as a "
-    "distribution's own, serves up to a third more."
+    "It was compiled without --enable-optimizations, and takes 5 to 16 % more CPU for a request "
+    "than one that was compiled with them, such as a distribution's own."
 )
 
 
