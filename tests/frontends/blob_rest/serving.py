@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
 import hmac
 import http.client
@@ -73,6 +74,7 @@ class Server:
         self.clock = MovedClock()
         self.engine: Engine = MemoryEngine(self.clock)
         self.account = development_account() if account is None else account
+        self._accounts = AccountDirectory([self.account])
         self.extents = MemoryExtents(self.clock)
         self.service = BlobService(
             self.engine, self.extents, self.clock, SystemEntropy(), HttpFetcher()
@@ -80,7 +82,7 @@ class Server:
         # Clients sign the time that they know: the real one.
         pipeline = Pipeline(
             BlobFrontend(self.service),
-            accounts=AccountDirectory([self.account]),
+            accounts=self._accounts,
             authenticator=Authenticator(RealClock(), None),
             clock=self.clock,
             entropy=SystemEntropy(),
@@ -94,6 +96,10 @@ class Server:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def change_account(self, **settings: Any) -> None:
+        self.account = dataclasses.replace(self.account, **settings)
+        self._accounts.put(self.account)
 
     def problems(self) -> list[str]:
         """What is wrong with the store at rest."""

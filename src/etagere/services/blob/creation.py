@@ -15,7 +15,7 @@ from etagere.services.blob import keys
 from etagere.services.blob.blobs import drop_staged, must_be
 from etagere.services.blob.content import Home
 from etagere.services.blob.guard import container_of
-from etagere.services.blob.history import Keeping, supersede
+from etagere.services.blob.history import Keeping, supersede, version_made
 from etagere.services.blob.immutability import must_be_mutable, must_support, mutable
 from etagere.services.blob.records import BlobRecord, BlobType, ContentHeaders, Immutability
 from etagere.services.blob.tag_index import remember
@@ -79,7 +79,7 @@ def new_record(
     made = BlobRecord(
         kind=kind,
         etag=stamp,
-        version=stamp if keeping.versioning else 0,
+        version=version_made(stamp, keeping),
         modified=tx.now,
         created=tx.now if old is None else old.created,
         size=size,

@@ -3,7 +3,8 @@
 (Azure: 'Blob versioning', 'Blob snapshots', 'Soft delete for blobs'.)  Nothing here moves bytes: a
 snapshot or version is another record that holds the same content.
 
-    versions     an account keeps them or not; the one that was current becomes an earlier one
+    versions     an account makes them or not; what was made as one stays until it is deleted by its
+                 id, so the current one becomes an earlier one even after versioning was turned off
     snapshots    made on request; a blob with snapshots is not deleted by accident
     trash        soft-deleted blobs, snapshots and versions, until their retention ends
 
@@ -77,28 +78,38 @@ async def supersede(
             await _demote_deleted(tx, home, name)
         return
     tag_index.forget(tx, home, name, keys.current_moment, old.tags)
-    if keeping.versioning:
-        await _keep_version(tx, home, name, old)
+    if _stays_as_version(old, keeping):
+        _keep_version(tx, home, name, old)
     elif keeping.retention_days:
-        moment = tx.stamp()
-        _trash(tx, home, name, msgspec.structs.replace(old, snapshot=moment, version=0), keeping)
+        _trash(tx, home, name, msgspec.structs.replace(old, snapshot=tx.stamp()), keeping)
     else:
         await content.let_go(tx, home, old)
 
 
 async def keep_before_change(
     tx: Tx, home: Home, name: str, old: BlobRecord, keeping: Keeping
-) -> bool:
-    """The current blob's record is about to change and its content to stay; whether a version of
-    it as it was has been kept, so that the changed one is a version of its own."""
-    if not keeping.versioning:
-        return False
-    await content.share(tx, home, old)
-    await _keep_version(tx, home, name, old)
-    return True
+) -> None:
+    """The current blob's record is about to change and its content to stay; if a version of it
+    stays as it was, the changed one is a version of its own, or none (`version_made`)."""
+    if _stays_as_version(old, keeping):
+        await content.share(tx, home, old)
+        _keep_version(tx, home, name, old)
 
 
-async def _keep_version(tx: Tx, home: Home, name: str, old: BlobRecord) -> None:
+def version_made(stamp: int, keeping: Keeping) -> int:
+    """What names the version that a write makes, or 0: 'After versioning is disabled, modifying
+    the current version creates a blob that is not a version' (Azure: 'Blob versioning')."""
+    return stamp if keeping.versioning else 0
+
+
+def _stays_as_version(old: BlobRecord, keeping: Keeping) -> bool:
+    """Whether the current blob becomes an earlier version when it is changed, overwritten or
+    deleted: all are kept, or it was made as one ('All existing versions persist as previous
+    versions', which says nothing of deletion; unconfirmed on the live service for that)."""
+    return keeping.versioning or old.version != 0
+
+
+def _keep_version(tx: Tx, home: Home, name: str, old: BlobRecord) -> None:
     # A blob from before versioning was turned on is named by the moment of its last change.
     moment = old.version or old.etag
     version = msgspec.structs.replace(old, version=moment, lease=None, earlier=True)
@@ -188,7 +199,8 @@ async def snapshot(
         taken = msgspec.structs.replace(taken, metadata=metadata, etag=tx.stamp(), modified=tx.now)
     await content.share(tx, home, record)
     tx.put(home.part, keys.snapshot(home.generation, where.name, moment), blobs.encode(taken))
-    if await keep_before_change(tx, home, where.name, record, keeping):
+    if keeping.versioning:
+        await keep_before_change(tx, home, where.name, record, keeping)
         record = msgspec.structs.replace(record, version=tx.stamp())
         save(tx, home, where.name, record)
     return taken, record
@@ -220,12 +232,11 @@ async def delete(
         return permanent
     await drop_staged(tx, home, where.name)
     tag_index.forget(tx, home, where.name, keys.current_moment, record.tags)
-    if keeping.versioning:
-        await _keep_version(tx, home, where.name, record)
+    if _stays_as_version(record, keeping):
+        _keep_version(tx, home, where.name, record)
         permanent = False
     elif keeping.retention_days:
-        # What has a version in the trash is an earlier version: this was the current blob.
-        _trash(tx, home, where.name, msgspec.structs.replace(record, version=0), keeping)
+        _trash(tx, home, where.name, record, keeping)
     else:
         await content.let_go(tx, home, record)
     tx.delete(home.part, keys.blob(home.generation, where.name))
@@ -326,7 +337,7 @@ async def undelete(tx: Tx, where: Where) -> None:
             row = keys.snapshot(home.generation, where.name, restored.snapshot)
             tx.put(home.part, row, blobs.encode(restored))
         elif restored.version:
-            # With versioning on, only versions get into the trash: the current blob becomes one.
+            # Only by its id: a version that was current becomes an earlier one, and no trash.
             row = keys.version(home.generation, where.name, restored.version)
             tx.put(home.part, row, blobs.encode(restored))
             tag_index.remember(tx, home, where.name, restored.version, restored.tags)

@@ -190,7 +190,7 @@ async def set_properties(
         standing,
         where.name,
         lease,
-        Keeping(),
+        None,
         size=size,
         sequence=sequence,
         page_map=kept,

@@ -13,6 +13,7 @@ from etagere.services.blob.history import (
     Keeping,
     keep_before_change,
     makes_version,
+    version_made,
 )
 from etagere.services.blob.immutability import must_be_mutable
 from etagere.services.blob.records import BlobRecord, ContentHeaders
@@ -40,9 +41,9 @@ async def set_headers(
     standing = await stand(tx, where)
     lease = admit_write(standing.record, guard, tx.now, WriteKind.SET_PROPERTIES)
     record = must_exist(standing.record)
-    keeping = keeping if makes_version(record.kind) else Keeping()
+    versions = keeping if makes_version(record.kind) else None
     kept = record.headers if headers is None else headers
-    return await change(tx, standing, where.name, lease, keeping, headers=kept)
+    return await change(tx, standing, where.name, lease, versions, headers=kept)
 
 
 async def change(
@@ -50,17 +51,18 @@ async def change(
     standing: Standing,
     name: str,
     lease: Lease | None,
-    keeping: Keeping,
+    keeping: Keeping | None,
     **fields: object,
 ) -> BlobRecord:
     """Change the current blob's record, with a new ETag and, where versions are kept, as a new
-    version."""
+    version; without `keeping`, the version that is there changes."""
     home, record = standing.home, must_exist(standing.record)
     must_be_online(record, tx.now)
     must_be_mutable(record, tx.now)
     stamp = tx.stamp()
-    if await keep_before_change(tx, home, name, record, keeping):
-        fields["version"] = stamp
+    if keeping is not None:
+        await keep_before_change(tx, home, name, record, keeping)
+        fields["version"] = version_made(stamp, keeping)
     copied = record.copy if record.copy is not None and record.copy.incremental else None
     changed = msgspec.structs.replace(
         record, etag=stamp, modified=tx.now, lease=lease, copy=copied, **fields
