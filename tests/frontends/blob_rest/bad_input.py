@@ -804,6 +804,7 @@ _containers = [
         ),
         (_acl.replace("<Id>a", "<Id>" + "i" * 65), "400 InvalidXmlNodeValue XmlNodeName=Id"),
         (_acl.replace("2099-01-01", "soon"), "400 InvalidXmlNodeValue XmlNodeName=Expiry"),
+        (_acl.replace("<Permission>r", "<Permission>raup"), "400 InvalidXmlDocument"),
         (
             "<SignedIdentifiers>"
             + "".join(f"<SignedIdentifier><Id>{n}</Id></SignedIdentifier>" for n in range(6))

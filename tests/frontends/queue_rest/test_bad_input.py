@@ -356,6 +356,11 @@ rows = [
         "Start",
         "soon",
     ),
+    bad_xml(
+        "SetQueueAcl",
+        "<SignedIdentifiers><SignedIdentifier><Id>a</Id><AccessPolicy><Permission>rd</Permission>"
+        "</AccessPolicy></SignedIdentifier></SignedIdentifiers>",
+    ),
     *(
         bad_xml("SetQueueServiceProperties", properties(inner))
         for inner in (

@@ -121,6 +121,7 @@ def test_policies_are_kept(client: Client, table: str):
     [
         (_policies(6), _xml, 400, "InvalidXmlDocument"),
         (b"<Wrong/>", _xml, 400, "InvalidXmlDocument"),
+        (_policies(1).replace(b">raud<", b">rl<"), _xml, 400, "InvalidXmlDocument"),
         (b"no xml", _xml, 400, "InvalidXmlDocument"),
         (_policies(1), {"Content-Type": "application/json"}, 415, "MediaTypeNotSupported"),
     ],

@@ -109,7 +109,9 @@ async def set_access(call: BlobCall) -> Response:
     access = decode.public_access(call.request)
     _check_public(call, access)
     guard = call.guard()
-    policies = access_policy_xml.decode(await call.request.body.read())
+    policies = access_policy_xml.decode(
+        await call.request.body.read(), access_policy_xml.container_letters
+    )
     record = await call.blobs.write(
         (where.part,),
         partial(

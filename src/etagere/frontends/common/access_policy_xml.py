@@ -11,22 +11,26 @@ from etagere.services.common.access_policy import StoredPolicy
 
 policies_max: Final = 5
 id_chars_max: Final = 64
+container_letters: Final = "racwdxyltfmeopi"
+queue_letters: Final = "raup"
+table_letters: Final = "raud"
+"""What a policy may permit (Azure: 'Create a service SAS')."""
 
 
-def decode(data: bytes) -> tuple[StoredPolicy, ...]:
-    """The policies of a Set ACL; an empty body clears them."""
+def decode(data: bytes, letters: str) -> tuple[StoredPolicy, ...]:
+    """The policies of a Set ACL, which may permit what `letters` say; an empty body clears them."""
     if not data.strip():
         return ()
     root = xml.parse(data, "SignedIdentifiers")
     if len(root.children) > policies_max:
         raise xml.invalid_document("At most five access policies can be stored.")
-    policies = tuple(_policy(node) for node in root.children)
+    policies = tuple(_policy(node, letters) for node in root.children)
     if len({policy.id for policy in policies}) != len(policies):
         raise xml.invalid_document("Two access policies have the same identifier.")
     return policies
 
 
-def _policy(node: Node) -> StoredPolicy:
+def _policy(node: Node, letters: str) -> StoredPolicy:
     if node.name != "SignedIdentifier":
         raise xml.invalid_document(f"The element {node.name} is not expected here.")
     name = node.text_of("Id")
@@ -39,8 +43,18 @@ def _policy(node: Node) -> StoredPolicy:
         name,
         _time(policy, "Start"),
         _time(policy, "Expiry"),
-        policy.text_of("Permission") or None,
+        _permission(policy, letters),
     )
+
+
+def _permission(node: Node, letters: str) -> str | None:
+    """The live service was seen to find letters that are not in its own order syntactically invalid
+    (`wrld` of a container), so it says the same of unknown ones.  Any order is taken here: the
+    orders that are documented have changed, and differ from one SDK to another."""
+    text = (node.text_of("Permission") or "").strip()
+    if not set(text) <= set(letters):
+        raise xml.invalid_document(f"The permissions {text} are none of {letters}.")
+    return text or None
 
 
 def _time(node: Node, name: str) -> Timestamp | None:

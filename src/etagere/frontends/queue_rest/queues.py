@@ -54,6 +54,8 @@ async def get_access(call: QueueCall) -> Response:
 
 async def set_access(call: QueueCall) -> Response:
     part = call.part
-    policies = access_policy_xml.decode(await call.request.body.read())
+    policies = access_policy_xml.decode(
+        await call.request.body.read(), access_policy_xml.queue_letters
+    )
     await call.queues.write((part,), partial(queues.set_policies, part=part, policies=policies))
     return Response(204)

@@ -90,7 +90,7 @@ async def set_policies(call: TableCall) -> Response:
     if body and media and media not in _xml_types:
         raise Refused("MediaTypeNotSupported")
     where = call.place(call.path.table)
-    policies = access_policy_xml.decode(body)
+    policies = access_policy_xml.decode(body, access_policy_xml.table_letters)
     await call.tables.write(
         (where.part,), partial(tables.set_policies, where=where, policies=policies)
     )
