@@ -54,7 +54,6 @@ access_names: Final = {
     PublicAccess.BLOB: "blob",
     PublicAccess.CONTAINER: "container",
 }
-encoded_names_since: Final = "2021-02-12"
 versions_since: Final = "2019-12-12"
 
 
@@ -251,10 +250,10 @@ def asked_for(values: Iterable[tuple[str, str | None]]) -> str:
     return "".join(xml.marked_element(name, value) for name, value in values)
 
 
-def _name(name: str, version: str) -> str:
-    if version >= encoded_names_since:
-        return xml.marked_element("Name", name)
-    return f"<Name>{xml.escape(name)}</Name>"
+def _name(name: str) -> str:
+    """Documented since 2021-02-12.  Earlier versions have no other way to say such a name, and a
+    document that is not well-formed would hide all the others from them."""
+    return xml.marked_element("Name", name)
 
 
 class _Look(NamedTuple):
@@ -269,14 +268,13 @@ class _Look(NamedTuple):
 
 
 def _entry(entry: Entry, look: _Look) -> str:
-    version = look.version
     match entry:
         case PrefixEntry(name):
-            return f"<BlobPrefix>{_name(name, version)}</BlobPrefix>"
+            return f"<BlobPrefix>{_name(name)}</BlobPrefix>"
         case UncommittedEntry(name, marker):
             created = format_http_date(Timestamp(marker.created))
             return (
-                f"<Blob>{_name(name, version)}<Properties>"
+                f"<Blob>{_name(name)}<Properties>"
                 f"<Creation-Time>{created}</Creation-Time>"
                 f"<Last-Modified>{created}</Last-Modified><Etag />"
                 "<Content-Length>0</Content-Length><Content-Type />"
@@ -290,7 +288,7 @@ def _entry(entry: Entry, look: _Look) -> str:
 
 def _blob(entry: BlobEntry, look: _Look) -> str:
     record, included = entry.record, look.included
-    parts = ["<Blob>", _name(entry.name, look.version)]
+    parts = ["<Blob>", _name(entry.name)]
     if record.deleted and not entry.rootless:
         parts.append("<Deleted>true</Deleted>")
     if record.snapshot:
