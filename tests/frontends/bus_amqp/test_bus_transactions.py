@@ -1,5 +1,6 @@
 """Transactions over coordinator links (AMQP 1.0 part 4; Service Bus, transaction processing)."""
 
+import uuid
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from etagere.protocols.amqp.outcomes import (
 )
 from etagere.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, Transfer
 from etagere.protocols.amqp.sections import section
-from etagere.protocols.amqp.values import Symbol
+from etagere.protocols.amqp.values import Array, Symbol, Uuid
 from etagere.services.bus.descriptions import QueueDescription
 
 coordinator = 9
@@ -177,6 +178,26 @@ async def test_scheduling_within(bus: Bus, client: RawClient) -> None:
     assert await count(bus) == 0
     assert await say(client, Discharge(transaction_id)) == accepted
     assert await count(bus) == 1
+
+
+async def test_one_request_settles_all_of_its_messages_or_none(bus: Bus, client: RawClient) -> None:
+    await control(client)
+    await client.attach("q")
+    await client.send_accepted(data_message())
+    await client.attach("q", handle=1, receiver=True, rcv_settle_mode=1)
+    client.credit(1, handle=1)
+    tag = (await client.receive()).delivery_tag
+    assert tag is not None
+    token = Uuid(uuid.UUID(bytes_le=tag).bytes)
+    node = await Node.open(client, "q/$management", handles=(3, 4))
+    for tokens, status in (([token, Uuid(bytes(16))], 410), ([token], 200)):
+        # In another transaction each time: what the first enlisted, the second could not have.
+        node.ask(
+            {"operation": "com.microsoft:update-disposition"},
+            {"disposition-status": "completed", "lock-tokens": Array(Uuid, tuple(tokens))},
+            fields={"state": TransactionalState(await declare(client))},
+        )
+        assert (await node.answer()).application["statusCode"] == status
 
 
 async def test_what_is_no_wish(client: RawClient) -> None:

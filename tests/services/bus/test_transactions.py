@@ -271,3 +271,31 @@ async def test_transactions_in_a_session(bus):
 async def test_the_basic_tier_has_no_transactions():
     bus = await make_bus(tier=Tier.basic)
     refused(lambda: bus.broker.begin_transaction("c"), "amqp:not-allowed")
+
+
+async def test_one_request_settles_all_of_its_messages_or_none(bus):
+    receiver, (a, b, *_) = await five_locked(bus)
+    transaction = bus.broker.begin_transaction("c")
+    for tokens in ([a, bytes(16)], [bytes(16), a], [a, b, bytes(16)]):
+        refused(lambda tokens=tokens: transaction.settle_each("q", tokens, complete), lost)
+    receiver.link.settle(a, complete, "a")  # no transaction has it
+    await bus.settle_down()
+    assert receiver.answers == {"a": None}
+    transaction.settle_each("q", [b, b], complete)  # the same one twice is one
+    await transaction.commit()
+    await bus.settle_down()
+    assert bus.counts().all == 3
+
+
+async def test_a_request_beyond_the_limit_of_a_transaction_enlists_nothing(bus):
+    receiver, (a, b, *_) = await five_locked(bus)
+    transaction = bus.broker.begin_transaction("c")
+    transaction.send("q", [message()] * 99)
+    refused(lambda: transaction.settle_each("q", [a, b], complete), "amqp:resource-limit-exceeded")
+    receiver.link.settle(a, complete, "a")
+    await bus.settle_down()
+    assert receiver.answers == {"a": None}
+    transaction.settle("q", b, complete)
+    await transaction.commit()
+    await bus.settle_down()
+    assert bus.counts().all == 3 + 99

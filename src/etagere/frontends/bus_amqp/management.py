@@ -135,8 +135,7 @@ async def update_disposition(call: Call) -> Response:
     outcome = _outcome(request)
     tokens = _tokens(request)
     if call.transaction is not None:
-        for token in tokens:
-            call.transaction.settle(call.path, token, outcome)
+        call.transaction.settle_each(call.path, tokens, outcome)
     else:
         await call.broker.settle(
             call.path, tokens, outcome, session_id=request.optional_text("session-id")

@@ -357,7 +357,8 @@ class Core:
         try:
             rows, all_read = await self.engine.read(body)
         except StoreError:
-            owner.load_failed(request)
+            owner.load_failed(request, self.clock.now())
+            self.settle_effects(state)
             return
         owner.loaded(request, rows, self.clock.now(), all_read=all_read)
         self.settle_effects(state)
@@ -369,7 +370,8 @@ class Core:
         try:
             rows = await self.engine.read(body)
         except StoreError:
-            owner.fetch_failed(request)
+            owner.fetch_failed(request, self.clock.now())
+            self.settle_effects(state)
             return
         owner.fetched(request, rows, self.clock.now())
         self.settle_effects(state)

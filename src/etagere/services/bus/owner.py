@@ -51,6 +51,8 @@ from etagere.services.bus.topology import Target
 from etagere.services.bus.window import Row
 
 put_back_retry_ticks: Final = seconds(1)
+read_retry_ticks: Final = seconds(1)
+"""After a reading that the store refused."""
 
 ends_at_home: Final = frozenset(
     end for end, ending in lock_ends.items() if ending.place is Place.HOME
@@ -91,6 +93,9 @@ class OwnerBase:
         self._frozen = 0
         self._stranded: list[tuple[Stream, int, StoredMessage]] = []
         self._stranded_due: Timestamp = timestamp_never
+        self._unread: dict[Stream, None] = {}
+        """Streams that asked the store for messages, and got an error."""
+        self._unread_due: Timestamp = timestamp_never
 
     @property
     def delivering(self) -> bool:
@@ -531,7 +536,7 @@ class OwnerBase:
     # ---- time and change
 
     def next_due(self) -> Timestamp:
-        return min(self.locks.due, self._stranded_due)
+        return min(self.locks.due, self._stranded_due, self._unread_due)
 
     def tick(self, now: Timestamp) -> None:
         for lock in self.locks.run_out(now):
@@ -541,6 +546,11 @@ class OwnerBase:
             stranded, self._stranded = self._stranded, []
             for stream, number, message in stranded:
                 self._submit_put_back(stream, number, message)
+        if now >= self._unread_due:
+            self._unread_due = timestamp_never
+            unread, self._unread = self._unread, {}
+            for stream in unread:
+                self.came_back(stream, now)
 
     def reconfigured(self, target: Target, now: Timestamp) -> None:
         """The entity was updated: all locks are released, the messages are as they were."""
@@ -573,15 +583,22 @@ class OwnerBase:
         request.stream.window.loaded(rows, all_read=all_read, version=request.version)
         self.came_back(request.stream, now)
 
-    def load_failed(self, request: Load) -> None:
+    def load_failed(self, request: Load, now: Timestamp) -> None:
         request.stream.window.load_failed()
+        self._read_again_later(request.stream, now)
 
     def fetched(self, request: Fetch, rows: Sequence[Row], now: Timestamp) -> None:
         request.stream.window.fetched(request.numbers, rows)
         self.came_back(request.stream, now)
 
-    def fetch_failed(self, request: Fetch) -> None:
+    def fetch_failed(self, request: Fetch, now: Timestamp) -> None:
         request.stream.window.fetch_failed()
+        self._read_again_later(request.stream, now)
+
+    def _read_again_later(self, stream: Stream, now: Timestamp) -> None:
+        """Receivers wait for what was not read, and nothing else may ever wake their stream."""
+        self._unread[stream] = None
+        self._unread_due = min(self._unread_due, Timestamp(now + read_retry_ticks))
 
 
 def _report_to_nobody(*_arguments: Any) -> None:

@@ -26,7 +26,7 @@ from etagere.services.bus.locks import Lock, never_taken
 from etagere.services.bus.messages import ReceiveMode
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.overriding import override
-from etagere.services.bus.owner import DrawTokens, OwnerBase
+from etagere.services.bus.owner import DrawTokens, OwnerBase, read_retry_ticks
 from etagere.services.bus.stream import FindSession, Stream
 from etagere.services.bus.topology import Target
 from etagere.services.bus.window import Row
@@ -100,6 +100,8 @@ class SessionOwner(OwnerBase):
         self._searching = False
         self._news = False
         """Whether messages came since the search began."""
+        self._search_due: Timestamp = timestamp_never
+        """When to search again after an error of the store."""
         self._due: Timestamp = timestamp_never
 
     # ---- accepting
@@ -167,11 +169,17 @@ class SessionOwner(OwnerBase):
         elif session_id is not None or self._news:
             self._search()
         else:
-            self._due = now  # whose time was up while it searched has its answer now
-            self.tick(now)
+            self._answer_late(now)
 
     def search_failed(self, now: Timestamp) -> None:
         self._searching = False
+        if self._waiters:
+            self._search_due = Timestamp(now + read_retry_ticks)
+        self._answer_late(now)
+
+    def _answer_late(self, now: Timestamp) -> None:
+        """Whose time was up while it searched has its answer now."""
+        self._due = now
         self.tick(now)
 
     # ---- holders
@@ -349,11 +357,14 @@ class SessionOwner(OwnerBase):
 
     @override
     def next_due(self) -> Timestamp:
-        return min(super().next_due(), self._due)
+        return min(super().next_due(), self._due, self._search_due)
 
     @override
     def tick(self, now: Timestamp) -> None:
         super().tick(now)
+        if now >= self._search_due:
+            self._search_due = timestamp_never
+            self._search()
         if now < self._due:
             return
         for hold in list(self.holds.values()):

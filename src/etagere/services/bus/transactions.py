@@ -112,6 +112,10 @@ class Transaction:
         self._pending.append((node.state.entity, size))
 
     def settle(self, address: str, token: bytes, outcome: Outcome) -> None:
+        self.settle_each(address, (token,), outcome)
+
+    def settle_each(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
+        """All of them, or none if any cannot be settled so."""
         core = self._core
         node = core.catalogue.resolve(address)
         self._join(node)
@@ -121,15 +125,21 @@ class Transaction:
             raise errors.session_lost() if node.requires_session else errors.lock_lost()
         now = core.clock.now()
         node.state.last_used = now
-        self._check_count(1)
-        lock = owner.enlist(token, outcome, now)
-        self._admit(1)
-        operation = None
-        if not isinstance(outcome, Release):
-            operation = owner.settlement(lock, outcome)
-            core.prepare(state, operation)
-            self._steps.append(operation)
-        self._enlisted.append(_Enlisted(state, lock, operation))
+        tokens = list(dict.fromkeys(tokens))
+        self._check_count(len(tokens))
+        for token in tokens:
+            refusal = owner.refuse_settlement(token, outcome, now)
+            if refusal is not None:
+                raise refusal
+        self._admit(len(tokens))
+        for token in tokens:
+            lock = owner.enlist(token, outcome, now)
+            operation = None
+            if not isinstance(outcome, Release):
+                operation = owner.settlement(lock, outcome)
+                core.prepare(state, operation)
+                self._steps.append(operation)
+            self._enlisted.append(_Enlisted(state, lock, operation))
 
     async def schedule(self, address: str, messages: Sequence[Message]) -> list[int]:
         """The numbers are reserved now, and used when the transaction commits; numbers of one
