@@ -49,7 +49,7 @@ class _Owner:
     limits = HttpLimits()
     stopping = False
 
-    def opened(self, connection: HttpConnection) -> bool:
+    def opened(self, connection: HttpConnection, transport: asyncio.BaseTransport) -> bool:
         return True
 
     def closed(self, connection: HttpConnection) -> None: ...

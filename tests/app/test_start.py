@@ -1,9 +1,12 @@
 """What makes a start short, without a stopwatch: what is loaded before the ready line, and what is
 never loaded by a server that nobody asks for it."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -59,9 +62,6 @@ def test_what_takes_long_is_loaded_by_whoever_needs_it(loaded):
 
 def test_whoever_is_there_at_the_ready_line_is_served():
     """Ports are open by then: nobody is turned away while the rest is loaded."""
-    import socket
-    from urllib.parse import urlsplit
-
     with ServerProcess() as server:
         open_sockets = []
         for name, url in server.urls.items():
@@ -76,3 +76,27 @@ def test_whoever_is_there_at_the_ready_line_is_served():
             with one:
                 wanted = b"AMQP" if name == "amqp" else b"HTTP/1.1 "
                 assert one.recv(100).startswith(wanted), name
+
+
+def test_running_out_of_file_descriptors_is_said_once(tmp_path):
+    """What connects then is dropped by the event loop itself; the operator hears what to raise."""
+    command = ["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", sys.executable, "-m"]
+    command += ["etagere.app.cli", "serve", "--in-memory", "--ready-json", *ports]
+    log = tmp_path / "log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as server,
+        contextlib.ExitStack() as clients,
+    ):
+        where = urlsplit(json.loads(server.stdout.readline())["blob"])
+        for _ in range(120):
+            client = socket.create_connection((where.hostname, where.port), timeout=30)
+            clients.enter_context(client)
+        client.settimeout(30)
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b"", "the last one finds no room"
+        server.terminate()
+        assert server.wait(30) == 0
+    (line,) = log.read_text().splitlines()
+    assert "nearly all of 100 file descriptors are in use" in line
+    assert "LimitNOFILE=" in line

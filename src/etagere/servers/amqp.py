@@ -18,6 +18,7 @@ from etagere.base.clock import Timestamp
 from etagere.frontends.bus_amqp.connection import BusConnection, BusServer
 from etagere.servers.http.server import Listener, bind
 from etagere.servers.real import SteadyClock, TimerClock
+from etagere.servers.shortage import Shortage
 from etagere.servers.timers import Alarm, Timers
 
 _log: Final = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class AmqpServer:
         self.limits = SocketLimits() if limits is None else limits
         self.stopping = False
         self._ports: list[_Port] = []
+        self.shortage = Shortage()
         self._connections: set[AmqpConnection] = set()
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -128,7 +130,10 @@ class AmqpServer:
         return len(self._connections)
 
     def opened(self, connection: "AmqpConnection") -> bool:
-        if self.stopping or len(self._connections) >= self.limits.connections_max:
+        if self.stopping:
+            return False
+        if len(self._connections) >= self.limits.connections_max:
+            self.shortage.turned_away(self.limits.connections_max)
             return False
         self._connections.add(connection)
         return True
@@ -169,11 +174,13 @@ class _Port:
         while True:
             try:
                 client, _ = await loop.sock_accept(self._socket)
-            except OSError:
+            except OSError as error:
                 # Out of descriptors, or a client that is gone already: neither lasts.
+                self._server.shortage.failed(error)
                 await asyncio.sleep(0.1)
                 continue
             if len(self._waiting) >= self._server.limits.connections_max:
+                self._server.shortage.turned_away(self._server.limits.connections_max)
                 client.close()
                 continue
             task = loop.create_task(self._welcome(client))

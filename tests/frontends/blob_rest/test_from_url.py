@@ -82,7 +82,12 @@ def test_new_versions_tell_the_crc64_of_a_source_that_was_read(
     }
     done = client("PUT", f"{container}/copy", None, sent)
     assert done.status == 201
+    assert done.headers["content-md5"] == sent["x-ms-source-content-md5"]
     assert ("x-ms-content-crc64" in done.headers) is told
+    other = {**sent, "x-ms-source-content-md5": md5, "x-ms-copy-source-blob-properties": "false"}
+    assert client("PUT", f"{container}/copy", None, other).code == "Md5Mismatch"
+    head = client("HEAD", f"{container}/copy")
+    assert head.headers["content-md5"] == sent["x-ms-source-content-md5"]
     client.close()
 
 

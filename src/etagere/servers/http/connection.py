@@ -53,7 +53,7 @@ class Owner(Protocol):
     @property
     def stopping(self) -> bool: ...
 
-    def opened(self, connection: "HttpConnection") -> bool:
+    def opened(self, connection: "HttpConnection", transport: asyncio.BaseTransport) -> bool:
         """Whether there is room for one more."""
         ...
 
@@ -118,7 +118,7 @@ class HttpConnection:
         self._client_ip = peer[0] if isinstance(peer, tuple) else ""
         self._secure = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
-        if not self._owner.opened(self):
+        if not self._owner.opened(self, transport):
             self._transport.abort()
             return
         self._task = self._loop.create_task(self._serve())

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from etagere.servers.http.connection import Handler, HttpConnection, Upgrader
 from etagere.servers.http.limits import HttpLimits
+from etagere.servers.shortage import Shortage
 
 _backlog: Final = 2048
 tls_handshake_seconds_max: Final = 10.0
@@ -32,6 +33,7 @@ class HttpServer:
         self.limits = HttpLimits() if limits is None else limits
         self.stopping = False
         self._connections: set[HttpConnection] = set()
+        self._shortage = Shortage()
         self._servers: list[asyncio.Server] = []
         self._all_closed: asyncio.Future[None] | None = None
 
@@ -87,8 +89,12 @@ class HttpServer:
 
     # ---- `Owner` of the connections
 
-    def opened(self, connection: HttpConnection) -> bool:
-        if self.stopping or len(self._connections) >= self.limits.connections_max:
+    def opened(self, connection: HttpConnection, transport: asyncio.BaseTransport) -> bool:
+        self._shortage.opened(transport)
+        if self.stopping:
+            return False
+        if len(self._connections) >= self.limits.connections_max:
+            self._shortage.turned_away(self.limits.connections_max)
             return False
         self._connections.add(connection)
         return True
