@@ -1,6 +1,7 @@
 """Find Blobs by Tags: what is found, page by page, and how many rows are looked at for it."""
 
 import asyncio
+from enum import Enum
 from functools import partial
 from random import Random
 from typing import Any
@@ -21,6 +22,7 @@ from etagere.services.blob.tag_search import FindBlobs, Start, TaggedPage, find_
 
 account = "devstoreaccount1"
 Found = tuple[str, str, int]
+Row = tuple[str, int, "Kind", dict[str, str]]
 
 
 class StandingClock:
@@ -51,10 +53,21 @@ class CountingTx:
         return rows
 
 
+class Kind(Enum):
+    """What a row that has tags is of."""
+
+    BLOB = 0
+    VERSION = 1
+    DELETED_BLOB = 2
+    DELETED_VERSION = 3
+    DELETED_SNAPSHOT = 4
+    EXPIRED = 5
+
+
 class Store:
     def __init__(self) -> None:
         self.engine = MemoryEngine(StandingClock())
-        self.expected: list[tuple[Found, dict[str, str]]] = []
+        self.expected: list[tuple[Found, Kind, dict[str, str]]] = []
         self.rows = 0
         """Looked at by the last request."""
 
@@ -64,20 +77,28 @@ class Store:
         record = self._write((where.part, where.account_part), create)
         return Home(where.part, record.generation)
 
-    def fill(self, home: Home, container: str, rows: list[tuple[str, int, dict[str, str]]]) -> None:
-        async def body(tx: Any, some: list[tuple[str, int, dict[str, str]]]) -> None:
-            for name, moment, tags in some:
+    def fill(self, home: Home, container: str, rows: list[Row]) -> None:
+        async def body(tx: Any, some: list[Row]) -> None:
+            for name, moment, kind, tags in some:
                 record = BlobRecord(BlobType.BLOCK, 1, 1, 1, 0, tags=tags)
                 key = keys.blob(home.generation, name)
-                if moment != keys.current_moment:
+                if kind in (Kind.VERSION, Kind.DELETED_VERSION):
                     record.version = moment
                     key = keys.version(home.generation, name, moment)
+                elif kind is Kind.DELETED_SNAPSHOT:
+                    record.snapshot = moment
+                if kind in (Kind.BLOB, Kind.VERSION):
+                    tag_index.remember(tx, home, name, moment, tags)
+                else:
+                    key = keys.trash(home.generation, name, moment)
+                    record.deleted = 1
+                    record.retained_until = tx.now + (kind is not Kind.EXPIRED)
+                    record.last_access = moment  # tells it from its namesakes
                 tx.put(home.part, key, blobs.encode(record))
-                tag_index.remember(tx, home, name, moment, tags)
 
         for at in range(0, len(rows), 1000):
             self._write((home.part,), partial(body, some=rows[at : at + 1000]))
-        self.expected += [((container, name, moment), tags) for name, moment, tags in rows]
+        self.expected += [((container, name, at), kind, tags) for name, at, kind, tags in rows]
 
     def _write(self, parts: Any, body: Any) -> Any:
         return asyncio.run(self.engine.write(parts, body))
@@ -90,32 +111,42 @@ class Store:
         page, self.rows = asyncio.run(self.engine.read(counted))
         return page
 
-    def all(self, where: str, limit: int = 5000, *, versions: bool = False) -> list[Found]:
+    def all(
+        self, where: str, limit: int = 5000, *, versions: bool = False, deleted: bool = False
+    ) -> list[Found]:
         """What all pages have."""
         search = parse_tag_search(where, in_account=True)
         found: list[Found] = []
         start: Start | None = Start()
         while start is not None:
-            page = self.page(FindBlobs(search, start, limit, versions))
+            page = self.page(FindBlobs(search, start, limit, versions, deleted))
             assert len(page.blobs) <= limit
             for each in page.blobs:
-                moment = keys.current_moment if each.current else each.record.version
+                record = each.record
+                moment = record.last_access if record.deleted else record.version
+                moment = keys.current_moment if each.current else moment
                 found.append((each.container, each.name, moment))
             assert page.next is None or page.next > start, "it goes on from where it was"
             start = page.next
         return found
 
-    def brute(self, where: str, *, versions: bool) -> list[Found]:
+    def brute(self, where: str, *, versions: bool, deleted: bool = False) -> list[Found]:
         search = parse_tag_search(where, in_account=True)
+        kinds = {Kind.BLOB}
+        if versions:
+            kinds.add(Kind.VERSION)
+        if deleted:
+            kinds.add(Kind.DELETED_BLOB)
+        if versions and deleted:
+            kinds.add(Kind.DELETED_VERSION)
         return sorted(
             found
-            for found, tags in self.expected
-            if search.matches(tags)
-            and search.container in (None, found[0])
-            and (versions or found[2] == keys.current_moment)
+            for found, kind, tags in self.expected
+            if search.matches(tags) and search.container in (None, found[0]) and kind in kinds
         )
 
 
+_kinds = st.sampled_from([Kind.BLOB, *Kind])
 _tags = st.dictionaries(st.sampled_from("abc"), st.sampled_from("1234"), max_size=3)
 _comparison = st.builds(
     "{} {} '{}'".format,
@@ -127,17 +158,24 @@ _comparison = st.builds(
 
 @given(
     rows=st.lists(
-        st.tuples(st.sampled_from(["one", "two"]), st.sampled_from("mnopq"), _tags, st.booleans()),
+        st.tuples(st.sampled_from(["one", "two"]), st.sampled_from("mnopq"), _tags, _kinds),
         max_size=40,
     ),
     comparisons=st.lists(_comparison, min_size=1, max_size=3),
     container=st.sampled_from(["", "one", "none"]),
     limit=st.sampled_from([1, 2, 5000]),
     versions=st.booleans(),
+    deleted=st.booleans(),
     small=st.booleans(),
 )
 def test_it_finds_what_a_look_at_everything_finds(
-    rows: Any, comparisons: Any, container: str, limit: int, versions: bool, small: bool
+    rows: Any,
+    comparisons: Any,
+    container: str,
+    limit: int,
+    versions: bool,
+    deleted: bool,
+    small: bool,
 ) -> None:
     """Also where nothing is thought of as few, and every request ends early."""
     with pytest.MonkeyPatch.context() as patch:
@@ -145,18 +183,20 @@ def test_it_finds_what_a_look_at_everything_finds(
             patch.setattr(tag_search, "rows_per_request_max", 4)
             patch.setattr(tag_search, "rare_rows_max", 2)
             patch.setattr(tag_search, "gathered_rows_max", 3)
-            patch.setattr(tag_search, "_names_per_step", 2)
             patch.setattr(tag_search, "_rows_ahead_min", 1)
+            patch.setattr(tag_search, "_deleted_per_scan", 3)
         store = Store()
         for name in ("one", "two"):
             home = store.container(name)
-            states: dict[tuple[str, int], dict[str, str]] = {}
-            for number, (of, blob, tags, current) in enumerate(rows):
+            states: dict[tuple[str, int], tuple[Kind, dict[str, str]]] = {}
+            for number, (of, blob, tags, kind) in enumerate(rows):
                 if of == name:
-                    states[blob, keys.current_moment if current else number + 1] = tags
-            store.fill(home, name, [(blob, at, tags) for (blob, at), tags in states.items()])
+                    at = keys.current_moment if kind is Kind.BLOB else number + 1
+                    states[blob, at] = kind, tags
+            store.fill(home, name, [(*place, *state) for place, state in states.items()])
         where = " AND ".join(comparisons + ([f"@container = '{container}'"] if container else []))
-        assert store.all(where, limit, versions=versions) == store.brute(where, versions=versions)
+        found = store.all(where, limit, versions=versions, deleted=deleted)
+        assert found == store.brute(where, versions=versions, deleted=deleted)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +209,7 @@ def many() -> Store:
         tags = {"kind": "all", "half": str(number % 2), "date": f"{number:08d}"}
         if number % 300 == 7:
             tags["colour"] = "red"
-        rows.append((f"blob-{number:08d}", keys.current_moment, tags))
+        rows.append((f"blob-{number:08d}", keys.current_moment, Kind.BLOB, tags))
     Random(1).shuffle(rows)
     store.fill(home, "many", rows)
     return store

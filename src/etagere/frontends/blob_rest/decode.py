@@ -317,11 +317,13 @@ def find_blobs(request: Request, container: str | None, limit: int | None) -> Fi
         raise invalid_query("where", text, str(error)) from None
     if container is not None:
         search = dataclasses.replace(search, container=container)
+    included = includes(request, frozenset({"versions", "deleted"}))
     return FindBlobs(
         search,
         start=_tagged_position(query.get("marker", "")),
         limit=results_max if limit is None else limit,
-        versions="versions" in includes(request, frozenset({"versions", "deleted"})),
+        versions="versions" in included,
+        deleted="deleted" in included,
     )
 
 

@@ -426,14 +426,15 @@ def tagged_blobs(
         "<Blobs>",
     ]
     for found in page.blobs:
-        version = ""
+        # As in listings, since nothing is documented of how deleted ones are told from others.
+        state = xml.element("Deleted", "true" if found.record.deleted else None)
         if wanted.versions and found.record.version:
-            version = xml.element("VersionId", format_iso(Timestamp(found.record.version)))
-            version += xml.element("IsCurrentVersion", _flag(found.current))
+            state += xml.element("VersionId", format_iso(Timestamp(found.record.version)))
+            state += xml.element("IsCurrentVersion", _flag(found.current))
         matched = {c.name: found.record.tags[c.name] for c in wanted.search.comparisons}
         parts.append(
             f"<Blob>{xml.marked_element('Name', found.name)}"
-            f"{xml.element('ContainerName', found.container)}{version}{tag_set(matched)}</Blob>"
+            f"{xml.element('ContainerName', found.container)}{state}{tag_set(matched)}</Blob>"
         )
     following = "" if page.next is None else encode_marker(*page.next)
     parts += ["</Blobs>", xml.element("NextMarker", following), "</EnumerationResults>"]

@@ -160,13 +160,26 @@ class _Lane(NamedTuple):
 
 async def list_blobs(tx: ReadTx, part: Partition, wanted: ListBlobs) -> BlobPage:
     container = await open_container(tx, part)
-    walk = _Walk(tx, home_of(part, container), wanted)
     entries: list[Entry] = []
-    async for entry, position in walk.entries():
+    async for entry, position in walk_blobs(tx, home_of(part, container), wanted):
         if len(entries) == wanted.limit:
             return BlobPage(container, entries, position)
         entries.append(entry)
     return BlobPage(container, entries, None)
+
+
+def walk_blobs(tx: ReadTx, home: Home, wanted: ListBlobs) -> AsyncIterator[tuple[Entry, Position]]:
+    """Each entry from where `wanted` starts, without a limit, with the position of each."""
+    return _Walk(tx, home, wanted).entries()
+
+
+def shows_deleted(record: BlobRecord, now: int, *, versions: bool, snapshots: bool = False) -> bool:
+    """Deleted snapshots and versions are listed only beside those that are not."""
+    if record.retained_until <= now:
+        return False
+    if record.snapshot:
+        return snapshots
+    return versions or not record.version
 
 
 class _Walk:
@@ -255,7 +268,12 @@ class _Walk:
             if record.is_over(self._now):
                 return None
             return BlobEntry(row.name, record, current=True)
-        if lane.named is keys.trash_named and not self._shows_deleted(record):
+        if lane.named is keys.trash_named and not shows_deleted(
+            record,
+            self._now,
+            versions=self._wanted.versions,
+            snapshots=self._wanted.snapshots,
+        ):
             return None
         return BlobEntry(row.name, record, current=False)
 
@@ -273,12 +291,3 @@ class _Walk:
                         self._rooted = name
                         return BlobEntry(name, record, current=False, rootless=True)
         return None
-
-    def _shows_deleted(self, record: BlobRecord) -> bool:
-        """Deleted snapshots and versions are listed only beside those that are not."""
-        wanted = self._wanted
-        if record.retained_until <= self._now:
-            return False
-        if record.snapshot:
-            return wanted.snapshots
-        return wanted.versions or not record.version

@@ -5,14 +5,14 @@ moment).  So whatever has one value of a tag comes in order of names, and where 
 compared with `=` the walks over their rows go on together, each seeking to where another stands: it
 costs what the rarest of them costs.  What lies in a range of values comes in no order: a short one
 is gathered and sorted, and walked like the others; where there is neither, blobs are walked by
-their names.
+their names.  What is soft-deleted is not in the index: whoever asks for it has all of it looked at.
 
 No request looks at many more than `rows_per_request_max` rows, so that none holds up others for
 long; one that has not found a page by then answers with what it has, and where to go on.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -21,7 +21,13 @@ from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.tuples import after
 from etagere.services.blob import keys
 from etagere.services.blob.content import Home, home_of
-from etagere.services.blob.listing import BlobEntry, ListBlobs, Position, list_blobs
+from etagere.services.blob.listing import (
+    BlobEntry,
+    ListBlobs,
+    Position,
+    shows_deleted,
+    walk_blobs,
+)
 from etagere.services.blob.records import BlobRecord, blobs, containers
 
 rows_per_request_max: Final = 20_000
@@ -32,7 +38,7 @@ rare_rows_max: Final = 256
 _containers_per_scan: Final = 256
 _rows_ahead_min: Final = 16
 _rows_ahead_max: Final = 512
-_names_per_step: Final = 1000
+_deleted_per_scan: Final = 256
 
 Moment = tuple[str, int]
 """A blob, and which state of it: `keys.current_moment` or the moment of a version."""
@@ -55,6 +61,8 @@ class FindBlobs:
     start: Start = beginning
     limit: int = 5000
     versions: bool = False
+    deleted: bool = False
+    """Whether soft-deleted blobs are found as well (and versions, if those are)."""
 
 
 class TaggedBlob(NamedTuple):
@@ -62,6 +70,7 @@ class TaggedBlob(NamedTuple):
     name: str
     record: BlobRecord
     current: bool
+    """False for earlier versions, and for what is soft-deleted."""
 
 
 class TaggedPage(NamedTuple):
@@ -81,6 +90,20 @@ class _Budget:
     @property
     def is_spent(self) -> bool:
         return self._left <= 0
+
+
+class _Scope(NamedTuple):
+    """A container, and what is looked for in it."""
+
+    tx: ReadTx
+    home: Home
+    container: str
+    wanted: FindBlobs
+    budget: _Budget
+
+
+_Candidate = tuple[Moment, TaggedBlob | None]
+_Candidates = AsyncIterator[_Candidate]
 
 
 class _Cursor(Protocol):
@@ -168,23 +191,75 @@ async def _in_container(
     raw = await tx.get(part, keys.container_record)
     if raw is None:
         return None
-    home = home_of(part, containers.decode(raw))
-    cursors = await _cursors(tx, home, wanted.search, start, budget)
+    scope = _Scope(tx, home_of(part, containers.decode(raw)), name, wanted, budget)
+    async for at, blob in await _candidates(scope, start):
+        if blob is not None:
+            if len(found) == wanted.limit:
+                return TaggedPage(found, Start(name, *at))
+            found.append(blob)
+        if budget.is_spent:
+            return TaggedPage(found, Start(name, *_next(at)))
+    return None
+
+
+async def _candidates(scope: _Scope, start: Moment) -> _Candidates:
+    """What was looked at, in order, and the blobs among it that match."""
+    cursors = await _cursors(scope.tx, scope.home, scope.wanted.search, start, scope.budget)
     if not cursors:
-        return await _by_names(tx, part, name, wanted, start, found, budget)
+        return _by_names(scope, start)
+    indexed = _indexed(scope, cursors, start)
+    return _merged(indexed, _deleted(scope, start)) if scope.wanted.deleted else indexed
+
+
+async def _indexed(scope: _Scope, cursors: list[_Cursor], start: Moment) -> _Candidates:
+    """What the index has of all comparisons."""
+    tx, home, container, wanted, budget = scope
     begin = start
     while (at := await _agreed(cursors, begin)) is not None:
+        match = None
         if wanted.versions or at[1] == keys.current_moment:
-            blob = await _read(tx, home, name, at)
+            blob = await _read(tx, home, container, at)
             budget.spend(1)
             if wanted.search.matches(blob.record.tags) and not blob.record.is_over(tx.now):
-                if len(found) == wanted.limit:
-                    return TaggedPage(found, Start(name, *at))
-                found.append(blob)
+                match = blob
+        yield at, match
         begin = _next(at)
-        if budget.is_spent:
-            return TaggedPage(found, Start(name, *begin))
-    return None
+
+
+async def _deleted(scope: _Scope, start: Moment) -> _Candidates:
+    """What is soft-deleted, which the index does not have: few ask for it, all would pay."""
+    tx, home, container, wanted, budget = scope
+    begin = keys.trash(home.generation, *start)
+    _, end = keys.trash_named(home.generation, "")
+    while rows := await tx.scan(home.part, begin, end, limit=_deleted_per_scan):
+        budget.spend(len(rows))
+        for key, raw in rows:
+            record = blobs.decode(raw)
+            shown = shows_deleted(record, tx.now, versions=wanted.versions)
+            name = keys.name_of(key)
+            yield (
+                (name, keys.moment_of(key)),
+                TaggedBlob(container, name, record, current=False)
+                if shown and wanted.search.matches(record.tags)
+                else None,
+            )
+        begin = after(rows[-1][0])
+
+
+async def _merged(*sources: _Candidates) -> _Candidates:
+    heads: dict[int, _Candidate] = {}
+    for number, source in enumerate(sources):
+        head = await anext(source, None)
+        if head is not None:
+            heads[number] = head
+    while heads:
+        first = min(heads, key=lambda number: heads[number][0])
+        yield heads[first]
+        following = await anext(sources[first], None)
+        if following is None:
+            del heads[first]
+        else:
+            heads[first] = following
 
 
 def _next(at: Moment) -> Moment:
@@ -259,29 +334,17 @@ def _rows_of(tx: ReadTx, home: Home, comparison: Comparison, budget: _Budget) ->
     return _Rows(tx, home.part, end, row, budget)
 
 
-async def _by_names(
-    tx: ReadTx, part: Partition, container: str, wanted: FindBlobs, start: Moment,
-    found: list[TaggedBlob], budget: _Budget,
-) -> TaggedPage | None:  # fmt: skip
-    """Look at every blob, one after another."""
-    at = Position(*start)
-    while True:
-        walk = ListBlobs(start=at, limit=_names_per_step, versions=wanted.versions)
-        page = await list_blobs(tx, part, walk)
-        budget.spend(len(page.entries))
-        for entry in page.entries:
-            assert isinstance(entry, BlobEntry), "nothing else was asked for"
-            record = entry.record
-            if wanted.search.matches(record.tags):
-                if len(found) == wanted.limit:
-                    moment = keys.current_moment if entry.current else record.version
-                    return TaggedPage(found, Start(container, entry.name, moment))
-                found.append(TaggedBlob(container, entry.name, record, entry.current))
-        if page.next is None:
-            return None
-        at = page.next
-        if budget.is_spent:
-            return TaggedPage(found, Start(container, at.name, at.moment))
+async def _by_names(scope: _Scope, start: Moment) -> _Candidates:
+    """Every blob, one after another."""
+    tx, home, container, wanted, budget = scope
+    walk = ListBlobs(start=Position(*start), versions=wanted.versions, deleted=wanted.deleted)
+    async for entry, position in walk_blobs(tx, home, walk):
+        budget.spend(1)
+        assert isinstance(entry, BlobEntry), "nothing else was asked for"
+        blob = None
+        if wanted.search.matches(entry.record.tags):
+            blob = TaggedBlob(container, entry.name, entry.record, entry.current)
+        yield (position.name, position.moment), blob
 
 
 def _range(home: Home, comparison: Comparison) -> keys.Range:
