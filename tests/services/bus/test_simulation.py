@@ -17,6 +17,7 @@ from etagere.kv.contract import StoreClosed, StoreFailed
 from etagere.kv.engines.memory import MemoryEngine
 from etagere.services.bus.broker import Broker
 from etagere.services.bus.descriptions import QueueDescription
+from etagere.services.bus.messages import MessageState
 
 from .harness import (
     Abandon,
@@ -33,6 +34,7 @@ from .harness import (
     receive_and_delete,
     release,
     seconds,
+    start,
     stores,
 )
 
@@ -174,7 +176,7 @@ class Sender:
 
 
 class Simulation:
-    def __init__(self, seed, *, sessions, chance, crashes):
+    def __init__(self, seed, *, sessions, chance, crashes, schedules=True):
         self.random = random.Random(seed)
         self.clock = HandClock()
         self.faults = FlakyStore(chance)
@@ -184,6 +186,7 @@ class Simulation:
         self.entropy = SeededEntropy(seed)
         self.sessions = sessions
         self.crashes = crashes
+        self.schedules = schedules
         self.fates = {}
         self.numbers = {}
         self.clients = []
@@ -239,11 +242,10 @@ class Simulation:
         assert not fate.completed, f"{body} was delivered after it was completed"
         if fate.is_held and fate.until > self.clock.time:
             # Its holder has given it up, and only does not know yet that this is durable.
-            assert fate.settling is not None, f"{body} is held twice"
-            assert fate.settling is not complete, f"{body} is held twice"
-        assert fate.number in (None, delivery.sequence_number)
-        fate.number = delivery.sequence_number
-        assert self.numbers.setdefault(delivery.sequence_number, body) == body
+            twice = f"{body} is locked by two receivers at once"
+            assert fate.settling is not None, twice
+            assert fate.settling is not complete, twice
+        self.numbered(fate, delivery.sequence_number)
         if client.session is not None:
             assert delivery.session_id == fate.session == client.session
             self.check_order(fate)
@@ -258,6 +260,16 @@ class Simulation:
         fate.settling = None
         fate.doubt = False
         client.held[fate] = delivery.lock_token
+
+    def numbered(self, fate, number):
+        """A number is one message's for ever, and an active message has one number."""
+        self.given(number, fate.body)
+        assert fate.number in (None, number), f"{fate.body} has two numbers"
+        fate.number = number
+
+    def given(self, number, to):
+        first = self.numbers.setdefault(number, to)
+        assert first == to, f"the number {number} was given twice: to {first} and to {to}"
 
     def check_order(self, fate):
         """Everything before it in its session is done with, or held by this very receiver."""
@@ -316,9 +328,11 @@ class Simulation:
                 self.close_one,
                 self.pass_time,
                 self.transact,
+                self.browse,
+                self.send_later,
                 self.crash,
             ],
-            [20, 10, 6, 40, 20, 4, 4, 6, 0.5 if self.crashes else 0],
+            [20, 10, 6, 40, 20, 4, 4, 6, 10, 4 * self.schedules, 0.5 if self.crashes else 0],
         )[0]
         result = action()
         if asyncio.iscoroutine(result):
@@ -353,6 +367,38 @@ class Simulation:
         for fate in fates:
             fate.acknowledged = True
 
+    def browse(self):
+        """Whoever looks at everything remembers whose number is whose."""
+        self.spawn(self.browsing())
+
+    async def browsing(self):
+        try:
+            found = await self.broker.peek("q", 1, 1000)
+        except StoreClosed:
+            return
+        for delivery in found:
+            body = body_of(delivery)
+            if delivery.state is MessageState.scheduled:
+                self.given(delivery.sequence_number, body)
+            else:
+                self.numbered(self.fates[body], delivery.sequence_number)
+
+    def send_later(self):
+        self.spawn(self.scheduling(self.new_fate()))
+
+    async def scheduling(self, fate):
+        """It is scheduled under one number, and active under another one."""
+        at = (self.clock.time - start) / seconds(1) + self.random.choice([1, 5, 60])
+        try:
+            (number,) = await self.broker.schedule(
+                "q", [message(fate.body, session=fate.session, at=at)]
+            )
+        except Refused as refusal:
+            assert refusal.code == "amqp:internal-error"  # noqa: PT017
+            return
+        self.given(number, fate.body)
+        fate.acknowledged = True
+
     def open(self):
         if len(self.clients) >= 5:
             return
@@ -381,7 +427,7 @@ class Simulation:
             return
         client.session = client.link.session_id
         rivals = [other for other in self.clients if other.session == client.session]
-        assert not rivals, "a session is held twice"
+        assert not rivals, f"session {client.session} is held by two receivers at once"
         self.clients.append(client)
 
     def give_credit(self):
@@ -490,9 +536,7 @@ class Simulation:
         for delivery in left:
             fate = self.fates[body_of(delivery)]
             assert not fate.completed, f"{fate.body} is there after it was completed"
-            assert fate.number in (None, delivery.sequence_number)
-            fate.number = delivery.sequence_number
-            assert self.numbers.setdefault(fate.number, fate.body) == fate.body
+            self.numbered(fate, delivery.sequence_number)
         bodies = [body_of(one) for one in left + buried]
         assert len(set(bodies)) == len(bodies), "a message is there twice"
         there = set(bodies)
@@ -543,8 +587,10 @@ class Ghost:
         self.held = {}
 
 
-async def simulate(seed, *, sessions, chance, crashes, steps=400):
-    simulation = Simulation(seed, sessions=sessions, chance=chance, crashes=crashes)
+async def simulate(seed, *, sessions, chance, crashes, schedules=True, steps=400):
+    simulation = Simulation(
+        seed, sessions=sessions, chance=chance, crashes=crashes, schedules=schedules
+    )
     await simulation.start()
     await simulation.broker.administration.create(
         QueueDescription(name="q", requires_session=sessions, max_delivery_count=20)
@@ -568,7 +614,8 @@ async def test_with_a_store_that_fails(seed, sessions, crashes):
 @pytest.mark.parametrize("seed", range(100, 104))
 @pytest.mark.parametrize("sessions", [False, True])
 async def test_every_number_belongs_to_one_message(seed, sessions):
-    simulation = await simulate(seed, sessions=sessions, chance=0.0, crashes=True)
+    # What becomes active while nobody looks has had a number that nobody saw.
+    simulation = await simulate(seed, sessions=sessions, chance=0.0, crashes=True, schedules=False)
     log = simulation.broker.resolve("q").state.target.log
     last = simulation.broker._core.catalogue.logs[log].counters.last_number
     assert sorted(simulation.numbers) == list(range(1, last + 1))
