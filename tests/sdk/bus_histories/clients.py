@@ -23,6 +23,9 @@ session_filter = Symbol("com.microsoft:session-filter")
 window = 40
 credit_of_link = 20
 session_wait_milliseconds = 1_000
+empty_after_seconds = 0.5
+named_share = 0.3
+"""Of the sessions that are accepted, those that are asked for by name, whoever holds them."""
 
 
 class Lost(Exception):  # noqa: N818
@@ -240,26 +243,29 @@ async def session_receiver(world: World, history: History, queue: str) -> None:
 
 async def _one_session(world: World, history: History, client: Connection, queue: str) -> bool:
     """False where it ended in a way that ends the connection."""
+    wanted: str | None = None
+    if history.session_of and world.random.random() < named_share:
+        wanted = world.random.choice(list(history.session_of.values()))
     reply = await client.attach(
         queue,
         receiver=True,
         rcv_settle_mode=1,
-        source=Source(queue, filter={session_filter: None}),
+        source=Source(queue, filter={session_filter: wanted}),
         properties={Symbol("com.microsoft:timeout"): UInt(session_wait_milliseconds)},
     )
     filters = None if reply.source is None else reply.source.filter
     if not filters:
-        await client.until(Detach)  # no session has messages
+        await client.until(Detach)  # no session has messages, or somebody has this one
         client.say(Detach(0, True))
         return True
     session = filters[session_filter]
-    history.session_opened(client, session)
+    history.session_opened(client, session, wanted)
     link = Receiver(world, history, client, session)
     link.grant()
-    wanted = world.random.randint(5, 60)
-    while link.taken < wanted:
+    enough = world.random.randint(5, 60)
+    while link.taken < enough:
         try:
-            await asyncio.wait_for(link.hear(), 1)
+            await asyncio.wait_for(link.hear(), empty_after_seconds)
         except TimeoutError:
             break  # the session is empty
         link.settle_some(abandon=0)

@@ -106,7 +106,9 @@ class History:
 
     # ---- sessions
 
-    def session_opened(self, link: object, session: str) -> None:
+    def session_opened(self, link: object, session: str, wanted: str | None = None) -> None:
+        if wanted not in (None, session):
+            self._fault(f"session {session} was given for session {wanted}")
         if session in self.session_holders:
             self._fault(f"session {session} has two receivers at once")
         self.session_holders[session] = link
@@ -133,6 +135,10 @@ class History:
         """Acknowledged messages that nobody has completed yet."""
         return [f.name for f in self.fates.values() if f.acknowledged and not f.completing]
 
+    def check_so_far(self) -> None:
+        """What is wrong already will not be right in the end."""
+        assert not self.faults, "\n".join(self.faults[:20])
+
     def check(self) -> None:
         for name in self.open_ends:
             self._fault(f"{name} was acknowledged and is lost")
@@ -144,4 +150,4 @@ class History:
             found = [number for name in names if (number := self.fates[name].number) is not None]
             if found != sorted(found):
                 self._fault(f"what {link} sent was numbered out of order")
-        assert not self.faults, "\n".join(self.faults[:20])
+        self.check_so_far()

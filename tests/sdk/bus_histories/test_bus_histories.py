@@ -20,7 +20,9 @@ receivers, session_receivers = 6, 4
 messages_of_sender, messages_of_session_sender = 1_500, 500
 sessions_of_sender = 4
 kills = 3
-patience_seconds = 60
+patience_seconds = 30
+drains_most = 20
+"""One takes all that is there; a second one what was on its way."""
 
 
 def wait_until_served(port: str | int) -> None:
@@ -82,12 +84,15 @@ def served(tmp_path: Path):
         server.process.stop()
 
 
-async def until(condition: Callable[[], bool]) -> bool:
+async def until(condition: Callable[[], bool], what: str, *histories: History) -> None:
+    """Nothing is waited for once something is known to be wrong."""
     for _ in range(patience_seconds * 20):
+        for history in histories:
+            history.check_so_far()
         if condition():
-            return True
+            return
         await asyncio.sleep(0.05)
-    return False
+    raise AssertionError(f"in {patience_seconds} seconds it did not come to be that {what}")
 
 
 async def kill(world: World, histories: list[History], served: Served) -> None:
@@ -112,7 +117,11 @@ async def kill_now_and_then(world: World, histories: list[History], served: Serv
 
     for n in range(1, kills + 1):
         wanted = total * n // (kills + 1)
-        await until(lambda wanted=wanted: acknowledged() >= wanted)
+        await until(
+            lambda wanted=wanted: acknowledged() >= wanted,
+            f"{wanted} messages were acknowledged",
+            *histories,
+        )
         await kill(world, histories, served)
 
 
@@ -144,10 +153,15 @@ async def test_what_clients_were_told(served: Served, seed: int) -> None:
     ]
     killing = asyncio.create_task(kill_now_and_then(world, [plain, sessions], served))
     try:
+        await until(
+            lambda: all(task.done() for task in (*sending, killing)),
+            "every message was acknowledged, or its sender in doubt",
+            plain,
+            sessions,
+        )
         await asyncio.gather(*sending, killing)
         # Those that are left over by senders in doubt have been stored, or never will be.
-        await until(lambda: not sessions.open_ends)
-        await until_empty(served, session_queue)
+        await until_empty(served, session_queue, plain, sessions)
     finally:
         world.over.set()
         for task in (*receiving, *sending, killing):
@@ -158,16 +172,26 @@ async def test_what_clients_were_told(served: Served, seed: int) -> None:
     for error in ended:
         if isinstance(error, Exception):
             raise error
-    while await asyncio.to_thread(served.waiting, queue):
+    for history in (plain, sessions):
+        history.check_so_far()
+    for _ in range(drains_most):
+        if not (left := await asyncio.to_thread(served.waiting, queue)):
+            break
         await drain(world, plain, queue)
+        plain.check_so_far()
+    else:
+        raise AssertionError(f"{left} messages of {queue} are there, and nobody is given them")
     assert world.drops > 0
     for history in (plain, sessions):
         assert history.refusals == []
         history.check()
 
 
-async def until_empty(served: Served, name: str) -> None:
-    for _ in range(patience_seconds):
-        if not await asyncio.to_thread(served.waiting, name):
+async def until_empty(served: Served, name: str, *histories: History) -> None:
+    for _ in range(patience_seconds * 2):
+        for history in histories:
+            history.check_so_far()
+        if not (left := await asyncio.to_thread(served.waiting, name)):
             return
         await asyncio.sleep(0.5)
+    raise AssertionError(f"{left} messages of {name} are there, and nobody takes them")

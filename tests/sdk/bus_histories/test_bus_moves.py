@@ -194,7 +194,8 @@ async def test_every_message_is_here_or_there(tmp_path: Path, seed: int) -> None
                 await until(
                     lambda wanted=wanted: (
                         len(moves.committed) >= wanted or any(task.done() for task in moving)
-                    )
+                    ),
+                    f"{wanted} moves were committed",
                 )
                 assert len(moves.committed) >= wanted, moving
                 if n <= kills:

@@ -115,6 +115,12 @@ def session_twice() -> History:
     return made
 
 
+def session_for_another() -> History:
+    made = history(a="s", b="s")
+    made.session_opened(one, "s", "t")
+    return made
+
+
 def session_out_of_order() -> History:
     made = history(a="s", b="s")
     made.session_opened(one, "s")
@@ -146,6 +152,7 @@ def session_of_another() -> History:
         (forgotten_count, "delivery count"),
         (invented, "never sent"),
         (session_twice, "session s has two receivers"),
+        (session_for_another, "session s was given for session t"),
         (session_out_of_order, "came before a"),
         (session_of_another, "came with session t"),
     ],
@@ -154,3 +161,9 @@ def session_of_another() -> History:
 def test_what_is_wrong_is_found(make, text: str) -> None:
     with pytest.raises(AssertionError, match=text):
         make().check()
+
+
+def test_what_is_wrong_already_is_not_waited_for() -> None:
+    lost().check_so_far()  # it may still come
+    with pytest.raises(AssertionError, match="two receivers at once"):
+        locked_twice().check_so_far()
