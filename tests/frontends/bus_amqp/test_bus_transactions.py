@@ -8,6 +8,7 @@ from asking import Node, root_login
 from bus_server import Bus
 from raw_amqp import RawClient, data_message
 
+from etagere.base.clock import seconds
 from etagere.protocols.amqp.composites import composite_value
 from etagere.protocols.amqp.outcomes import (
     Coordinator,
@@ -198,6 +199,25 @@ async def test_one_request_settles_all_of_its_messages_or_none(bus: Bus, client:
             fields={"state": TransactionalState(await declare(client))},
         )
         assert (await node.answer()).application["statusCode"] == status
+
+
+async def test_a_hundred_messages_and_two_minutes(bus: Bus, client: RawClient) -> None:
+    await control(client)
+    await client.attach("q")
+    transaction_id = await declare(client)
+    within = TransactionalState(transaction_id, accepted)
+    assert [await send_within(client, transaction_id) for _ in range(100)] == [within] * 100
+    refused = await send_within(client, transaction_id)
+    assert refused.error.condition == "amqp:resource-limit-exceeded"
+    bus.clock.advance(seconds(119.9))
+    assert await say(client, Discharge(transaction_id)) == accepted
+    assert await count(bus) == 100
+    late = await declare(client)
+    await send_within(client, late)
+    bus.clock.advance(seconds(120.1))
+    refused = await say(client, Discharge(late))
+    assert refused.error.condition == "amqp:transaction:unknown-id"
+    assert await count(bus) == 100
 
 
 async def test_what_is_no_wish(client: RawClient) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from etagere.auth.bus_sas import SasRule
 from etagere.protocols.amqp.sections import section
-from etagere.services.bus.descriptions import QueueDescription, TopicDescription
+from etagere.services.bus.descriptions import QueueDescription, Tier, TopicDescription
 from etagere.services.bus.descriptions import SubscriptionDescription as Subscription
 from etagere.services.bus.messages import Message
 from etagere.services.bus.sections import AmqpSections
@@ -157,6 +157,65 @@ def test_what_is_refused(call: Caller, namespace: Namespace) -> None:
     assert call("DELETE", "/orders/messages/1/nonsense").status == 400
     assert call("PATCH", "/orders/messages").status == 405
     assert Caller(namespace, listener)("POST", "/orders/messages", "x").status == 401
+
+
+batch_kind = "application/vnd.microsoft.servicebus.json"
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_message_s_bytes(call: Caller, namespace: Namespace, batch: bool) -> None:
+    """As over AMQP: all of it counts, as it is stored (Service Bus, quotas)."""
+
+    def send(length: int) -> int:
+        body = "x" * length
+        if not batch:
+            return call("POST", "/orders/messages", body, Content_Type="text/plain").status
+        items = json.dumps([{"Body": body}])
+        return call("POST", "/orders/messages", items, Content_Type=batch_kind).status
+
+    assert send(200_000) == 201
+    (stored,) = namespace.run(lambda: namespace.broker.peek("orders", 1, 1))
+    around = len(stored.tail) - 200_000
+    assert send(262_144 - around) == 201
+    for beyond in (262_145 - around, 1_000_000, 1_200_000, 3_000_000):
+        assert send(beyond) == 403
+    assert namespace.broker.administration.get("orders").counts.active == 2
+
+
+@pytest.mark.parametrize("tier", [Tier.premium])
+def test_http_takes_less_than_premium_does(call: Caller, namespace: Namespace) -> None:
+    """One megabyte, whatever the entity takes over AMQP (Service Bus, quotas)."""
+    create = namespace.broker.administration.create
+    namespace.run(lambda: create(QueueDescription(name="large", max_message_kilobytes=10_240)))
+    for length, status in ((1_048_000, 201), (1_048_577, 403), (2_000_000, 403)):
+        assert call("POST", "/large/messages", b"x" * length).status == status
+    assert namespace.broker.administration.get("large").counts.active == 1
+
+
+def test_a_batch_s_bytes(call: Caller, namespace: Namespace) -> None:
+    for length, status in ((100_000, 201), (140_000, 403)):
+        items = json.dumps([{"Body": "x" * length}] * 2)
+        assert call("POST", "/orders/messages", items, Content_Type=batch_kind).status == status
+    assert namespace.broker.administration.get("orders").counts.active == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"p": f'"{"x" * 32_768}"'}, 201),
+        ({"p": f'"{"x" * 32_769}"'}, 403),
+        ({"a": f'"{"x" * 32_700}"', "b": f'"{"x" * 32_700}"'}, 201),
+        ({"a": f'"{"x" * 32_768}"', "b": f'"{"x" * 32_768}"'}, 403),
+        ({"BrokerProperties": json.dumps({"MessageId": "x" * 128})}, 201),
+        ({"BrokerProperties": json.dumps({"MessageId": "x" * 129})}, 400),
+        ({"BrokerProperties": json.dumps({"SessionId": "x" * 128})}, 201),
+        ({"BrokerProperties": json.dumps({"SessionId": "x" * 129})}, 400),
+        ({"BrokerProperties": json.dumps({"PartitionKey": "x" * 128})}, 201),
+        ({"BrokerProperties": json.dumps({"PartitionKey": "x" * 129})}, 400),
+    ],
+)
+def test_properties_near_their_limits(call: Caller, headers: dict[str, str], status: int) -> None:
+    assert call("POST", "/orders/messages", "x", **headers).status == status
 
 
 def test_what_amqp_says_cannot_change_how_http_is_read(call: Caller, namespace: Namespace) -> None:

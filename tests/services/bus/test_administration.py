@@ -17,6 +17,7 @@ from etagere.services.bus.descriptions import (
     minute,
 )
 from etagere.services.bus.names import EntityKind, parse_address
+from etagere.services.bus.rules import CorrelationRuleFilter, RuleDescription, SqlFilter
 
 from .harness import complete, make_bus, message, refused_async, seconds
 
@@ -339,3 +340,32 @@ async def test_entities_are_limited(bus, monkeypatch):
     await refused_async(bus.queue(), "amqp:resource-limit-exceeded")
     await bus.subscription()
     await refused_async(bus.subscription(name="more"), "amqp:resource-limit-exceeded")
+
+
+async def test_rules_are_limited_by_their_kind(bus, monkeypatch):
+    """Of all subscriptions of a topic together, however they come."""
+    limited = "amqp:resource-limit-exceeded"
+    module = "etagere.services.bus.administration"
+    await bus.topic()
+    await bus.subscription()
+    await bus.subscription(name="other")
+    administration = bus.broker.administration
+    # A filter that is always true counts as an SQL one.
+    monkeypatch.setattr(f"{module}.sql_rules_per_topic_max", 4)
+    monkeypatch.setattr(f"{module}.correlation_rules_per_topic_max", 2)
+    filters = {"sql": SqlFilter("a = 1"), "correlation": CorrelationRuleFilter(label="x")}
+
+    def rule(kind, name):
+        return RuleDescription(name=f"{kind}{name}", filter=filters[kind])
+
+    for kind in filters:
+        await administration.add_rule("t", "s", rule(kind, 1))
+        await administration.add_rule("t", "other", rule(kind, 1))
+        await refused_async(administration.add_rule("t", "s", rule(kind, 2)), limited)
+        await refused_async(bus.subscription(name="more", rule=rule(kind, 2)), limited)
+        await administration.remove_rule("t", "other", f"{kind}1")
+        await administration.add_rule("t", "s", rule(kind, 2))
+    changed = RuleDescription(name="sql1", filter=filters["correlation"])
+    await refused_async(administration.update_rule("t", "s", changed), limited)
+    await administration.update_rule("t", "s", rule("sql", 1))
+    await bus.subscription(name="more")

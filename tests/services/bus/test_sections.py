@@ -38,6 +38,13 @@ def test_sections_that_are_not_there():
     assert codec.headers_bytes(body) == 0
 
 
+def test_the_largest_property():
+    assert codec.largest_property(body) == codec.largest_property(tail([], {})) == (0, 0)
+    assert codec.largest_property(section(0x74, None) + body) == (0, 0)
+    found = {"a": "x" * 300, "b": b"x" * 299, "name": 1, "ü" * 4: None, "map": {"k": "v"}}
+    assert codec.largest_property(tail(["m"], found)) == (4, 300)
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -160,6 +167,7 @@ def test_any_bytes_are_read_or_refused(data):
     for read in (
         codec.properties_bytes,
         codec.headers_bytes,
+        codec.largest_property,
         codec.properties,
         codec.application_properties,
         lambda tail: codec.change(tail, application={"a": 1}, properties={"to": "x"}),

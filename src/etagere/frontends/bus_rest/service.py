@@ -39,7 +39,9 @@ from etagere.services.bus.messages import (
 
 batch_type: Final = "application/vnd.microsoft.servicebus.json"
 default_type: Final = "application/atom+xml;type=entry;charset=utf-8"
-message_bytes_max: Final = 1024 * 1024 + 64 * 1024
+message_bytes_max: Final = 1024 * 1024
+"""Over HTTP, however large a message the entity takes over AMQP (Service Bus quotas)."""
+body_bytes_max: Final = message_bytes_max + 64 * 1024
 """Read of a body; what the entity takes is for the broker to say."""
 batch_messages_max: Final = 4096
 wait_seconds_default: Final = 60
@@ -63,6 +65,22 @@ def locate(raw_path: str) -> Place | None:
     if len(action) > 2 or action[:1] == ("",):
         return None
     return Place("/".join(parts[:at]), action)
+
+
+def _too_large() -> Refused:
+    return Refused(
+        errors.message_too_large,
+        message=f"A message or batch over HTTP is larger than {message_bytes_max} bytes.",
+    )
+
+
+async def _read_body(request: Request) -> bytes:
+    try:
+        return await request.body.read(body_bytes_max)
+    except Refused as refused:
+        if refused.code == "RequestBodyTooLarge":
+            raise _too_large() from None
+        raise
 
 
 class BusRest:
@@ -106,7 +124,7 @@ class BusRest:
 
     async def _send(self, request: Request, place: Place) -> Response:
         self._broker.resolve(place.entity)
-        data = await request.body.read(message_bytes_max)
+        data = await _read_body(request)
         content_type = request.headers.get("content-type")
         if content_type and content_type.partition(";")[0].strip().lower() == batch_type:
             messages = self._batch(data)
@@ -117,6 +135,8 @@ class BusRest:
                 for name, value in read_custom(request).items()
             }
             messages = [self._message(data, said, custom, content_type)]
+        if sum(message.size for message in messages) > message_bytes_max:
+            raise _too_large()
         await self._broker.send(place.entity, messages)
         return Response(201)
 

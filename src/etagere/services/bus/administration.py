@@ -41,6 +41,7 @@ from etagere.services.bus.records import (
 from etagere.services.bus.rules import (
     CorrelationRuleFilter,
     RuleDescription,
+    SqlFilter,
     compiled,
     default_rule,
 )
@@ -203,6 +204,9 @@ class Administration:
                 )
             self._check_forwarding(description, new_path=path)
             compiled(rule)
+            if isinstance(rule.filter, SqlFilter | CorrelationRuleFilter):
+                # The rule that takes everything, which it has otherwise, is never one too many.
+                self._check_rule_quota(entity, rule)
             record = root.record
             assert isinstance(record, EntityRecord)
             number = record.nodes
@@ -308,6 +312,8 @@ class Administration:
             old = node.rules[folded][0]
             rule = msgspec.structs.replace(rule, name=old.name)
             ready = compiled(rule)
+            if _is_correlation(rule) is not _is_correlation(old):
+                self._check_rule_quota(node.entity, rule)
             rule = await self._put_rule(node, rule)
             node.rules[folded] = (rule, ready)
             self._core.catalogue.renew_target(node)
@@ -346,7 +352,7 @@ class Administration:
         return [node.rules[name][0] for name in sorted(node.rules)]
 
     def _check_rule_quota(self, entity: Entity, rule: RuleDescription) -> None:
-        correlation = isinstance(rule.filter, CorrelationRuleFilter)
+        correlation = _is_correlation(rule)
         sql, correlated = _filter_counts(entity)
         most = correlation_rules_per_topic_max if correlation else sql_rules_per_topic_max
         if (correlated if correlation else sql) >= most:
@@ -470,11 +476,15 @@ def _put_rule(tx: Tx, part: Partition, number: int, rule: RuleDescription) -> No
     tx.put(part, keys.rule(number, rule.name.casefold()), records.rules.encode(stamped))
 
 
+def _is_correlation(rule: RuleDescription) -> bool:
+    return isinstance(rule.filter, CorrelationRuleFilter)
+
+
 def _filter_counts(entity: Entity) -> tuple[int, int]:
     sql = correlation = 0
     for node in entity.subscriptions.values():
         for rule, _ in node.rules.values():
-            if isinstance(rule.filter, CorrelationRuleFilter):
+            if _is_correlation(rule):
                 correlation += 1
             else:
                 sql += 1

@@ -3,7 +3,7 @@
 What nobody asked to change stays byte for byte as it came.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -42,6 +42,11 @@ _symbols: Final = frozenset(("content_type",))
 
 _epoch: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _millisecond: Final = timedelta(milliseconds=1)
+_null: Final = 0x40
+_maps: Final = {0xC1: 1, 0xD1: 4}
+"""Constructors of maps, and the bytes of their size and of their count."""
+_constructor_bytes_max: Final = 5
+"""Before the content of a text or of bytes: the type and the length."""
 _timespan: Final = Symbol("com.microsoft:timespan")
 
 
@@ -78,6 +83,9 @@ class AmqpSections:
 
     def headers_bytes(self, tail: bytes) -> int:
         return _refusing(_spans, tail)[3]
+
+    def largest_property(self, tail: bytes) -> tuple[int, int]:
+        return _refusing(_largest_property, tail)
 
     def properties(self, tail: bytes) -> SectionProperties:
         return _refusing(_read_properties, tail)
@@ -262,20 +270,31 @@ def _changed_application(
 
 def _raw_items(tail: bytes, span: _Span) -> dict[str, bytes]:
     """Name and value together as they came, by name, in order."""
-    values = decode_whole(tail, span.content, span.end)  # checks all of it
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise DecodeFault("The application properties are not a map.")
+    decode_whole(tail, span.content, span.end)  # checks all of it
+    return {name: tail[at:stop] for name, at, _, stop in _places(tail, span)}
+
+
+def _largest_property(tail: bytes) -> tuple[int, int]:
+    span = _spans(tail)[1]
+    chars = size = 0
+    for name, _, value_at, stop in _places(tail, span) if span else ():
+        chars = max(chars, len(name))
+        size = max(size, stop - value_at - _constructor_bytes_max)
+    return chars, size
+
+
+def _places(tail: bytes, span: _Span) -> Iterator[tuple[str, int, int, int]]:
+    """Each application property's name, and where it, its value, and the next one begin."""
     constructor = tail[span.content]
-    width = 1 if constructor == 0xC1 else 4
-    at = span.content + 1 + 2 * width
-    items: dict[str, bytes] = {}
+    if constructor == _null:
+        return
+    if constructor not in _maps:
+        raise DecodeFault("The application properties are not a map.")
+    at = span.content + 1 + 2 * _maps[constructor]
     while at < span.end:
         name, value_at = decode(tail, at, span.end)
         stop = skip(tail, value_at, span.end)
         if not isinstance(name, str):
             raise DecodeFault("The application properties are not a map of names.")
-        items[str(name)] = tail[at:stop]
+        yield str(name), at, value_at, stop
         at = stop
-    return items

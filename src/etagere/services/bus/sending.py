@@ -23,6 +23,9 @@ from etagere.services.bus.settlement import headers_bytes_max
 
 key_chars_max: Final = 128
 """Of a message id, a session id and a partition key."""
+property_bytes_max: Final = 32 * 1024
+"""Of one application property's value (Service Bus quotas: each 32 KB, all headers 64 KB)."""
+property_name_chars_max: Final = 32_767
 
 
 def check_messages(
@@ -53,7 +56,7 @@ def check_messages(
         if (
             requires_session
             or message.partition_key is not None
-            or message.size > headers_bytes_max
+            or message.size > property_bytes_max
             or codec.properties_bytes(message.tail) > key_chars_max
         ):
             _check_keys(node, message, codec)
@@ -61,10 +64,23 @@ def check_messages(
 
 
 def _check_keys(node: NodeState, message: Message, codec: SectionCodec) -> None:
-    if codec.headers_bytes(message.tail) > headers_bytes_max:
+    headers_bytes = codec.headers_bytes(message.tail)
+    if headers_bytes > headers_bytes_max:
         raise Refused(
             errors.message_too_large, message="The message's headers are larger than 64 KB."
         )
+    if headers_bytes > min(property_bytes_max, property_name_chars_max):
+        # Which error the service has for these is not documented: that of all headers together.
+        chars, value_bytes = codec.largest_property(message.tail)
+        if value_bytes > property_bytes_max:
+            raise Refused(
+                errors.message_too_large, message="A property of the message is larger than 32 KB."
+            )
+        if chars > property_name_chars_max:
+            raise Refused(
+                errors.message_too_large,
+                message=f"A property's name is longer than {property_name_chars_max} characters.",
+            )
     properties = codec.properties(message.tail)
     session_id, partition_key = properties.group_id, message.partition_key
     if node.target.requires_session and session_id is None:
@@ -180,7 +196,7 @@ class SenderLink:
         if self._closed or not state.target.is_plain or not state.admission.sends_allowed:
             return -1
         sizes = [message.size for message in messages]
-        if max(sizes) > min(state.admission.message_bytes_max, headers_bytes_max):
+        if max(sizes) > min(state.admission.message_bytes_max, property_bytes_max):
             return -1
         properties_bytes = self._core.codec.properties_bytes
         for message in samples:
