@@ -110,6 +110,18 @@ async def test_javascript_names_its_reply_link(client: RawClient) -> None:
     assert (await second.put_token(sas(uri), uri)).application["status-code"] == 202
 
 
+async def test_an_answer_goes_to_the_address_that_the_request_names(client: RawClient) -> None:
+    """Python, Java and Go name the target of their reply link."""
+    first = await Node.open(
+        client, "$cbs", handles=(1, 2), reply_target="here", reply_to="here", snd_settle_mode=2
+    )
+    second = await Node.open(
+        client, "$cbs", handles=(3, 4), reply_target="there", reply_to="there", snd_settle_mode=2
+    )
+    for node in (first, second, first):
+        assert (await node.put_token(sas(uri), uri)).application["status-code"] == 202
+
+
 async def test_javascript_s_rule_manager_has_a_token_for_the_node_alone(
     client: RawClient,
 ) -> None:
