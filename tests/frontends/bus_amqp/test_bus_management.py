@@ -15,6 +15,7 @@ from etagere.frontends.bus_amqp.requests import read_request
 from etagere.kv.contract import StoreFailed
 from etagere.protocols.amqp.composites import encode_composite
 from etagere.protocols.amqp.outcomes import Source, Target
+from etagere.protocols.amqp.performatives import Flow
 from etagere.protocols.amqp.sections import Header, read_map, section, split
 from etagere.protocols.amqp.values import (
     Array,
@@ -406,6 +407,16 @@ async def test_a_store_that_fails_is_told(
         patch.setattr(bus.broker, "peek", fail)
         check(await node.manage("peek-message", peek), 500, "amqp:internal-error")
     check(await node.manage("peek-message", peek), 204, "com.microsoft:message-not-found")
+
+
+async def test_a_drain_of_a_reply_link_is_answered(client: RawClient, node: Node) -> None:
+    client.credit(5, handle=node.back, drain=True)
+    drained = await client.until(Flow)
+    while drained.handle != node.back:
+        drained = await client.until(Flow)
+    assert (drained.link_credit, drained.drain, drained.delivery_count) == (0, True, 5)
+    client.credit(1, handle=node.back, delivery_count=5)
+    check(await node.manage("fly", {}), 501, "amqp:not-implemented")
 
 
 async def test_replies_are_settled_as_asked(client: RawClient) -> None:
