@@ -129,6 +129,23 @@ async def test_a_receiver_gets_its_messages_once_the_store_reads_again(bus, drai
     assert receiver.drains == drain
 
 
+async def test_a_drain_does_not_wait_for_a_store_that_goes_on_failing(bus):
+    await bus.send("a")
+    bus.engine.fails_to_read = True
+    receiver = await bus.receiver()
+    receiver.link.set_credit(5, drain=True)
+    await bus.pass_seconds(3)
+    assert receiver.drains == 1
+    receiving = asyncio.create_task(bus.broker.receive("q", peek_lock, wait_ticks=seconds(5)))
+    await bus.pass_seconds(8)
+    assert receiving.done()
+    assert await receiving is None
+    bus.engine.fails_to_read = False
+    receiver.link.set_credit(5, drain=True)
+    await bus.pass_seconds(3)
+    assert receiver.bodies == ["a"]
+
+
 async def test_the_holder_of_a_session_gets_its_messages_once_the_store_reads_again(bus):
     await bus.send(message("a", session="one"), to="s")
     sink = await bus.session("one", "s")

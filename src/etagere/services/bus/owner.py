@@ -580,6 +580,7 @@ class OwnerBase:
     # ---- the store's answers
 
     def loaded(self, request: Load, rows: Sequence[Row], now: Timestamp, *, all_read: bool) -> None:
+        request.stream.unreadable = False
         request.stream.window.loaded(rows, all_read=all_read, version=request.version)
         self.came_back(request.stream, now)
 
@@ -588,6 +589,7 @@ class OwnerBase:
         self._read_again_later(request.stream, now)
 
     def fetched(self, request: Fetch, rows: Sequence[Row], now: Timestamp) -> None:
+        request.stream.unreadable = False
         request.stream.window.fetched(request.numbers, rows)
         self.came_back(request.stream, now)
 
@@ -596,7 +598,13 @@ class OwnerBase:
         self._read_again_later(request.stream, now)
 
     def _read_again_later(self, stream: Stream, now: Timestamp) -> None:
-        """Receivers wait for what was not read, and nothing else may ever wake their stream."""
+        """Receivers wait for what was not read, and nothing else may ever wake their stream.
+
+        Who wants what there is, or nothing, does not wait for a store that goes on failing.
+        """
+        if stream.unreadable:
+            stream.end_drains()
+        stream.unreadable = True
         self._unread[stream] = None
         self._unread_due = min(self._unread_due, Timestamp(now + read_retry_ticks))
 

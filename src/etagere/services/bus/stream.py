@@ -79,6 +79,7 @@ class Stream:
         "outstanding",
         "returning",
         "session_id",
+        "unreadable",
         "window",
     )
 
@@ -91,6 +92,8 @@ class Stream:
         """Messages taken out of the window whose fate is open: locked, or in transit."""
         self.returning = 0
         """Of these, those whose return is on its way to the store."""
+        self.unreadable = False
+        """The last reading failed."""
         self._draining: list[Taker] = []
 
     def set_credit(self, taker: Taker, credit: int, *, drain: bool) -> None:
@@ -141,7 +144,7 @@ class Stream:
                     taker.in_flight += 1
                     owner.take_away(self, taker, number, message)
         if self._draining:
-            self._end_drains()
+            self.end_drains()
 
     @property
     def _is_waiting(self) -> bool:
@@ -159,7 +162,7 @@ class Stream:
                 window.loading = True
                 self._owner.request(Load(self, window.horizon, limit, window.version))
 
-    def _end_drains(self) -> None:
+    def end_drains(self) -> None:
         window = self.window
         if self._owner.delivering and (window.loading or window.fetching or self._is_waiting):
             return  # something may turn up yet
