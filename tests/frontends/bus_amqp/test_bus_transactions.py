@@ -209,7 +209,7 @@ async def test_a_hundred_messages_and_two_minutes(bus: Bus, client: RawClient) -
     assert [await send_within(client, transaction_id) for _ in range(100)] == [within] * 100
     refused = await send_within(client, transaction_id)
     assert refused.error.condition == "amqp:resource-limit-exceeded"
-    bus.clock.advance(seconds(119.9))
+    bus.clock.advance(seconds(80))  # it goes on by itself, too
     assert await say(client, Discharge(transaction_id)) == accepted
     assert await count(bus) == 100
     late = await declare(client)

@@ -39,6 +39,7 @@ class ObstinateStore(MemoryEngine):
     def __init__(self, clock):
         super().__init__(clock)
         self.fails_to_read = False
+        self.fails_after_commits = False
         self.commits = asyncio.Event()
         self.commits.set()
 
@@ -49,7 +50,10 @@ class ObstinateStore(MemoryEngine):
 
     async def write(self, parts, body):
         await self.commits.wait()
-        return await super().write(parts, body)
+        result = await super().write(parts, body)
+        if self.fails_after_commits:
+            raise StoreFailed
+        return result
 
 
 @pytest.fixture
@@ -168,6 +172,21 @@ async def test_what_came_back_is_read_again_once_the_store_reads_again(bus):
     bus.engine.fails_to_read = False
     await bus.pass_seconds(2)
     assert receiver.bodies == [long]
+
+
+async def test_what_is_due_is_found_though_nobody_heard_of_its_commit(bus):
+    """Counters and moments are read again after a commit in doubt, as often as that takes."""
+    bus.engine.fails_after_commits = bus.engine.fails_to_read = True
+    with pytest.raises(Refused):
+        await bus.send(message("a", at=30))
+    await bus.pass_seconds(1)
+    bus.engine.fails_after_commits = bus.engine.fails_to_read = False
+    await bus.pass_seconds(5)
+    assert bus.counts().scheduled == 1
+    await bus.pass_seconds(30)
+    assert bus.counts().active == 1
+    receiver = await bus.receiver(credit=1)
+    assert receiver.bodies == ["a"]
 
 
 # ---- commits that take long

@@ -42,7 +42,8 @@ lost = ("com.microsoft:message-lock-lost", "com.microsoft:session-lock-lost")
 
 
 class FlakyStore:
-    """Fault points of the engine: commits fail now and then, before or after they happened."""
+    """Fault points of the engine: commits fail now and then, before or after they happened, and so
+    do readings."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -59,8 +60,9 @@ class FlakyStore:
 class Mortal:
     """The engine as one process sees it: gone for it once it is killed."""
 
-    def __init__(self, engine):
+    def __init__(self, engine, faults):
         self.engine = engine
+        self.faults = faults
         self.limits = engine.limits
         self.killed = False
         self.in_flight = 0
@@ -68,6 +70,7 @@ class Mortal:
     async def read(self, body):
         if self.killed:
             raise StoreClosed
+        self.faults.reach("read")
         return await self.engine.read(body)
 
     async def write(self, parts, body):
@@ -198,7 +201,7 @@ class Simulation:
         self.violations = []
 
     async def start(self):
-        self.engine = Mortal(self.store)
+        self.engine = Mortal(self.store, self.faults)
         self.broker = await Broker.open(self.engine, self.clock, self.entropy, codec)
 
     async def crash(self):
@@ -374,7 +377,7 @@ class Simulation:
     async def browsing(self):
         try:
             found = await self.broker.peek("q", 1, 1000)
-        except StoreClosed:
+        except (StoreClosed, StoreFailed):
             return
         for delivery in found:
             body = body_of(delivery)

@@ -8,7 +8,6 @@ taken up when the callback has returned.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from functools import partial
 from struct import Struct
 from typing import Any, Final, Protocol
@@ -243,10 +242,20 @@ class Core:
                         await find_what_is_due(tx, state)
             return found
 
-        with suppress(StoreError):
-            for state, counters in await self.engine.read(body):
-                self._take_counters(state, counters)
-                self.reschedule(state)
+        try:
+            found = await self.engine.read(body)
+        except StoreError:
+            if self.catalogue.by_part.get(entity.part) is entity:
+                due = Timestamp(self.clock.now() + retry_ticks)
+                self.call_at(("look again", entity), due, partial(self._look_later, entity))
+            return
+        for state, counters in found:
+            self._take_counters(state, counters)
+            self.reschedule(state)
+
+    def _look_later(self, entity: Entity, _now: Timestamp) -> None:
+        self.agenda.drop(("look again", entity))
+        self.spawn(self._look_again(entity))
 
     def _take_counters(self, state: LogState, counters: LogCounters) -> None:
         if counters.revision > state.counters.revision:
