@@ -131,6 +131,10 @@ class Server:
         self._loop.close()
 
     @property
+    def connections(self) -> int:
+        return self._http.connections
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/{development_name}"
 

@@ -2,6 +2,13 @@
 
 import io
 import json
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +22,9 @@ from azure.storage.blob import (
     DelimitedTextDialect,
     QuickQueryDialect,
 )
+
+from etagere.services.blob.content import ContentGone
+from etagere.services.blob.query import Running, save
 
 from .serving import RawClient, Server
 
@@ -285,3 +295,47 @@ def test_snapshots_and_what_is_archived(raw: RawClient, container: str) -> None:
     raw("PUT", path, headers={"x-ms-access-tier": "Archive"}, comp="tier")
     refused = raw("POST", path, body, comp="query")
     assert (refused.status, refused.code) == (409, "BlobArchived")
+
+
+def test_nothing_is_left_of_queries_that_nobody_waited_for(
+    server: Server, raw: RawClient, container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of one whose client left before the first byte, nor of one whose blob cannot be read."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started, go_on = threading.Event(), threading.Event()
+    start = Running.start
+
+    def held_up(running: Running) -> None:
+        started.set()
+        assert go_on.wait(30)
+        start(running)
+
+    monkeypatch.setattr(Running, "start", held_up)
+    raw.put_blob(f"{container}/data", table)
+    body = (
+        "<QueryRequest><QueryType>SQL</QueryType><Expression>SELECT * FROM BlobStorage"
+        "</Expression></QueryRequest>"
+    )
+    target = f"/devstoreaccount1{container}/data?comp=query&{raw.sas}"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        head = f"POST {target} HTTP/1.1\r\nHost: h\r\nx-ms-version: {raw.version}\r\n"
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        assert started.wait(30)
+        assert len(list(tmp_path.iterdir())) == 1
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    until = time.monotonic() + 30
+    while server.connections > 1:  # the other is `raw`
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    go_on.set()
+    while list(tmp_path.iterdir()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield table
+        raise ContentGone
+
+    with pytest.raises(ContentGone):
+        server.run(save(broken()))
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import socket
+import struct
 import weakref
 
 import pytest
@@ -107,6 +109,36 @@ async def test_a_stream_is_closed_when_its_client_goes(serve, frontend):
     await client.reader.readexactly(1_000_000)
     client.writer.transport.abort()
     await asyncio.wait_for(closed.wait(), 20)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_stream_that_nobody_takes_does_what_it_does_at_its_end(serve, frontend, method):
+    """A client may be gone before there is an answer, and some want the head alone."""
+    asked, go_on, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def holding_something():
+        try:
+            yield b"abc"
+        finally:
+            closed.set()
+
+    async def slow(_):
+        asked.set()
+        await go_on.wait()
+        return Response(200, {"Content-Length": "3"}, holding_something())
+
+    frontend.routes["/s"] = slow
+    connect = await serve()
+    with socket.create_connection(("127.0.0.1", connect.port)) as client:
+        client.sendall(get.format("/s").replace("GET", method).encode())
+        await asyncio.wait_for(asked.wait(), 20)
+        if method == "GET":
+            # Closing resets the connection: otherwise the server would still answer.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            await eventually(lambda: connect.server.connections == 0)
+        go_on.set()
+        await asyncio.wait_for(closed.wait(), 20)
 
 
 async def test_a_slow_reader_holds_the_stream_back(serve, frontend):

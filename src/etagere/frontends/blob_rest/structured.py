@@ -83,9 +83,12 @@ def wrap(call: BlobCall, response: Response) -> Response:
 
 async def _encoded(body: AsyncIterator[bytes], encoder: Encoder) -> AsyncGenerator[bytes, None]:
     assert isinstance(body, AsyncGenerator)
-    yield encoder.begin()
+    # Only what was begun does, when it is closed, what it does at its end: the body comes first.
+    before: tuple[bytes, ...] = (encoder.begin(),)
     async with aclosing(body):
         async for piece in body:
-            for part in encoder.encode(piece):
+            for part in (*before, *encoder.encode(piece)):
                 yield part
-    yield encoder.end()
+            before = ()
+    for part in (*before, encoder.end()):
+        yield part

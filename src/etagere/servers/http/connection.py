@@ -6,9 +6,10 @@ hand, or while much of a body waits for its handler, the socket is not read.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -428,8 +429,10 @@ class HttpConnection:
         self, work: _Work, request: Request, response: Response, *, keep: bool
     ) -> bool:
         """Whether the connection can be used further; the stream is closed whatever happens."""
+        assert not isinstance(response.body, bytes)
         try:
             if self._lost:
+                await _begin(response.body)
                 return False
             if await self._write_stream(work, request, response, keep=keep):
                 return True
@@ -489,6 +492,7 @@ class HttpConnection:
             framing += "Transfer-Encoding: chunked\r\n"
         self._transport.write(encode_head(status, response.reason, headers, framing))
         if empty:
+            await _begin(response.body)
             return True
         written = 0
         try:
@@ -500,7 +504,9 @@ class HttpConnection:
                     self._write(b"%x\r\n" % len(piece), piece, b"\r\n")
                 else:
                     self._transport.write(piece)
-                if self._write_paused or self._lost:
+                # A closing transport drops what it is given, and `_lost` is set when the loop has
+                # its turn, which a stream that never waits would not give it.
+                if self._write_paused or self._lost or self._transport.is_closing():
                     await self._drain()
         except ClientGone:
             raise
@@ -580,6 +586,13 @@ class HttpConnection:
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
+
+
+async def _begin(stream: AsyncIterator[bytes]) -> None:
+    """Of one that nobody wants: a generator does what it does at its end, when it is closed, only
+    if it was begun."""
+    with contextlib.suppress(Exception):
+        await anext(stream, None)
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

@@ -76,8 +76,13 @@ class Query:
 async def save(chunks: AsyncIterator[bytes]) -> Path:
     """The blob's bytes in a file that `Running.close` removes."""
     with tempfile.NamedTemporaryFile(prefix="etagere-query-", delete=False) as file:
-        async for chunk in chunks:
-            file.write(chunk)
+        try:
+            async for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+        except BaseException:
+            Path(file.name).unlink()  # noqa: ASYNC240 - at once, also where it is cancelled
+            raise
     return Path(file.name)
 
 
