@@ -752,3 +752,19 @@ def test_put_blob_from_url_with_properties_or_without(
         head = raw("HEAD", f"{container}/b").headers
         assert head["content-type"] == kind
         assert "x-ms-copy-id" not in head
+
+
+def test_what_is_too_large_to_be_copied_is_not_read_for_its_digest(
+    server: Server, raw: RawClient, container: str
+) -> None:
+    """Eight sparse terabytes would take hours."""
+    sent = {"x-ms-blob-type": "PageBlob", "x-ms-blob-content-length": str(8 * 1024**4)}
+    assert raw("PUT", f"{container}/disk", None, sent).status == 201
+    source = {
+        "x-ms-copy-source": f"{server.url}{container}/disk?{raw.sas}",
+        "x-ms-source-content-md5": "A" * 22 + "==",
+    }
+    for how in ({"x-ms-requires-sync": "true"}, {"x-ms-blob-type": "BlockBlob"}):
+        refused = raw("PUT", f"{container}/copy", None, source | how)
+        assert (refused.status, refused.code) == (413, "RequestBodyTooLarge")
+    assert raw("HEAD", f"{container}/copy").status == 404

@@ -162,7 +162,7 @@ async def _copy_checked(
         return await _put_taken(call, taken, wanted), taken.body.crc64
     if sent == no_digests:
         return await _copy_own(call, source, wanted), b""
-    checked = await check_own(call, source, sent)
+    checked = await check_own(call, source, sent, bytes_max)
     wanted = replace(wanted, source_conditions=checked.still)
     return await _copy_own(call, source, wanted), checked.crc64
 

@@ -16,6 +16,7 @@ from etagere.extents.encryption import Seal
 from etagere.frontends.blob_rest import bodies, encode
 from etagere.frontends.blob_rest.bodies import compare_crc64, compare_md5
 from etagere.frontends.blob_rest.call import BlobCall
+from etagere.frontends.blob_rest.decode import too_large
 from etagere.frontends.blob_rest.encryption import customer_key, keyed, source_key, unlocking
 from etagere.frontends.blob_rest.sources import (
     OtherUrl,
@@ -221,8 +222,11 @@ class Checked(NamedTuple):
     crc64: bytes
 
 
-async def check_own(call: BlobCall, source: OwnBlob, sent: SourceDigests) -> Checked:
-    """Compare what the client says of a blob of this server with its bytes."""
+async def check_own(
+    call: BlobCall, source: OwnBlob, sent: SourceDigests, bytes_max: int
+) -> Checked:
+    """Compare what the client says of a blob of this server with its bytes; those of one that is
+    too large to be copied are not read."""
     guard, customer = _source_guard(call)
     unlock = unlocking(call, source.account, customer)
     try:
@@ -231,6 +235,8 @@ async def check_own(call: BlobCall, source: OwnBlob, sent: SourceDigests) -> Che
         raise cannot_verify(refused) from None
     md5, crc64 = hashlib.md5(usedforsecurity=False), 0
     async for piece in _chunks(download.body):
+        if download.part.length > bytes_max:
+            raise too_large(bytes_max)
         md5.update(piece)
         crc64 = crc64nvme(piece, crc64)
     checked = Checked(

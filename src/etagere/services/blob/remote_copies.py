@@ -246,10 +246,10 @@ async def _take(
     service: BlobService, where: Where, pending: PendingCopy, fetched: Fetched
 ) -> Received:
     """All of the source; of a page blob nothing: its pages have been written when this returns."""
-    seal = None
-    if pending.scope:
-        seal = await service.vault.seal_of_scope(pending.account, pending.scope)
     with contextlib.closing(fetched):
+        seal = None
+        if pending.scope:
+            seal = await service.vault.seal_of_scope(pending.account, pending.scope)
         if _kind(fetched) is not BlobType.PAGE:
             return await service.receive(
                 fetched.chunks, fetched.length, remote_bytes_max, md5=False, seal=seal
