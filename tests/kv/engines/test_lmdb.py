@@ -21,6 +21,7 @@ from etagere.kv.contract import (
     StoreUnusable,
 )
 from etagere.kv.engines import group_commit
+from etagere.kv.engines.environment import Environment
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.tuples import MalformedTuple, pack
 
@@ -430,6 +431,7 @@ async def test_address_space_that_is_not_given(path, clock):
 
 other_process = """
 import asyncio, sys
+from etagere.kv.engines.environment import Environment
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.tuples import pack
 
@@ -507,8 +509,42 @@ async def test_processes_write_and_read_the_same_store(path, clock):
     await engine.close()
 
 
+async def test_the_map_grows_while_another_process_opens_the_store(path, clock, monkeypatch):
+    """Between its opening the file and its first look: a worker that starts, for one."""
+    first = LmdbEngine.open(path, clock=clock, map_bytes=1 << 20)
+    await first.close()
+    check_readers = Environment.check_readers
+
+    def grow(environment):
+        check_readers(environment)
+        process = start_process(
+            path, "other", count=20, clients=8, value_bytes=20_000, map_bytes=1 << 20
+        )
+        assert process.wait() == 0, process.stderr.read()
+        process.stderr.close()
+
+    monkeypatch.setattr(Environment, "check_readers", grow)  # the last that opening does
+    engine = LmdbEngine.open(path, clock=clock, map_bytes=1 << 20)
+    monkeypatch.setattr(Environment, "check_readers", check_readers)
+    assert len(await keys_of(engine)) == 321
+    await engine.close()
+
+
+async def test_a_reset_after_another_process_has_grown_the_map(path, clock):
+    engine = LmdbEngine.open(path, clock=clock, map_bytes=1 << 20)
+    process = start_process(
+        path, "other", count=20, clients=8, value_bytes=20_000, map_bytes=1 << 20
+    )
+    assert await asyncio.to_thread(process.wait) == 0, process.stderr.read()
+    process.stderr.close()
+    await engine.reset()
+    assert await keys_of(engine) == []
+    await engine.close()
+
+
 taking_turns = """
 import asyncio, sys
+from etagere.kv.engines.environment import Environment
 from etagere.kv.engines.lmdb import LmdbEngine
 from etagere.kv.tuples import pack
 

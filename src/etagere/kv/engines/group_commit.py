@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import lmdb
 
@@ -36,6 +37,8 @@ from etagere.kv.engines.rows import LmdbRows
 from etagere.kv.engines.turns import Gate
 from etagere.kv.overlay import OverlayTx, Writes
 from etagere.kv.runner import run
+
+R = TypeVar("R")
 
 batch_bodies_max: Final = 512
 batch_bytes_max: Final = 32 * 1024 * 1024
@@ -197,7 +200,7 @@ class GroupCommit:
         self._begun += 1
         self.gate.open()
         try:
-            task.action()
+            self._in_map(task.action)
         except lmdb.Error as error:
             task.error = self._environment.meaning(error)
             if isinstance(task.error, StoreFull) and self._reserve.release():
@@ -272,22 +275,27 @@ class GroupCommit:
         self._deliver(batch)
 
     def _commit_in_room(self, batch: list[Waiting]) -> int:
-        """How many of the batch were committed; the map grown for them if need be."""
+        """How many of the batch were committed."""
         environment = self._environment
+        try:
+            return self._in_map(partial(self._commit_once, batch))
+        except lmdb.TxnFullError as error:
+            raise LimitExceeded(str(error)) from error
+        except lmdb.Error as error:
+            meaning = environment.meaning(error)
+            environment.recover()
+            raise meaning from error
+
+    def _in_map(self, action: Callable[[], R]) -> R:
+        """What it returns, with a map as large as it takes: it begins anew in each."""
         while True:
             try:
-                return self._commit_once(batch)
+                return action()
             except lmdb.MapFullError:
-                environment.grow_map()
+                self._environment.grow_map()
                 self.stats.map_growths += 1
             except lmdb.MapResizedError:
-                environment.adopt_map()
-            except lmdb.TxnFullError as error:
-                raise LimitExceeded(str(error)) from error
-            except lmdb.Error as error:
-                meaning = environment.meaning(error)
-                environment.recover()
-                raise meaning from error
+                self._environment.adopt_map()
 
     def _commit_once(self, batch: list[Waiting]) -> int:
         started = time.perf_counter()

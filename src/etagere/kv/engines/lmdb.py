@@ -269,13 +269,19 @@ class LmdbEngine:
 
 
 def _check_format(environment: Environment) -> None:
-    with environment.begin_read() as txn:
-        found = txn.get(format_key)
-        is_new = txn.stat()["entries"] == 0
-    if is_new:
-        with environment.begin_write() as txn:
-            txn.put(format_key, format_version)
-    elif found != format_version:
+    try:
+        with environment.begin_read() as txn:
+            found = txn.get(format_key)
+            is_new = txn.stat()["entries"] == 0
+        if is_new:
+            with environment.begin_write() as txn:
+                txn.put(format_key, format_version)
+            return
+    except lmdb.MapResizedError:  # by another process, since this one opened the file
+        environment.adopt_map()
+        _check_format(environment)
+        return
+    if found != format_version:
         raise StoreUnusable(
             f"{environment.path}: written by something that this version cannot read"
         )
