@@ -111,6 +111,25 @@ def test_a_new_blob_has_no_end(server: Server, raw: RawClient) -> None:
     assert raw("GET", path).body == b"new"
 
 
+@pytest.mark.parametrize("versioning", [False, True])
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_the_index_forgets_what_is_overwritten_or_deleted(
+    server: Server, raw: RawClient, method: str, *, versioning: bool
+) -> None:
+    server.change_account(versioning=versioning)
+    first = raw.put_blob(path).headers.get("x-ms-version-id")
+    assert expire(raw, "RelativeToNow", "60000").status == 200
+    assert raw("PUT", path, None, {"x-ms-meta-a": "b"}, comp="metadata").status == 200
+    assert server.problems() == []
+    done = raw.put_blob(path) if method == "PUT" else raw("DELETE", path)
+    assert done.status in (201, 202)
+    assert server.problems() == []
+    server.clock.advance(61)
+    assert raw("GET", path).status == (200 if method == "PUT" else 404)
+    if first:
+        assert raw("GET", path, versionid=first).status == 200
+
+
 def test_its_end_is_put_off_or_called_off(server: Server, raw: RawClient) -> None:
     expire(raw, "RelativeToNow", "60000")
     raw("PUT", path, headers={"x-ms-meta-a": "b"}, comp="metadata")

@@ -77,13 +77,20 @@ async def supersede(
         if keeping.retention_days:
             await _demote_deleted(tx, home, name)
         return
-    tag_index.forget(tx, home, name, keys.current_moment, old.tags)
+    _leave_indexes(tx, home, name, old)
     if _stays_as_version(old, keeping):
         _keep_version(tx, home, name, old)
     elif keeping.retention_days:
         _trash(tx, home, name, msgspec.structs.replace(old, snapshot=tx.stamp()), keeping)
     else:
         await content.let_go(tx, home, old)
+
+
+def _leave_indexes(tx: Tx, home: Home, name: str, old: BlobRecord) -> None:
+    """The current blob is not found by its tags or its expiry time any more."""
+    tag_index.forget(tx, home, name, keys.current_moment, old.tags)
+    if old.expires:
+        tx.delete(home.part, keys.lifetime(home.generation, old.expires, name))
 
 
 async def keep_before_change(
@@ -112,7 +119,7 @@ def _stays_as_version(old: BlobRecord, keeping: Keeping) -> bool:
 def _keep_version(tx: Tx, home: Home, name: str, old: BlobRecord) -> None:
     # A blob from before versioning was turned on is named by the moment of its last change.
     moment = old.version or old.etag
-    version = msgspec.structs.replace(old, version=moment, lease=None, earlier=True)
+    version = msgspec.structs.replace(old, version=moment, lease=None, earlier=True, expires=0)
     tx.put(home.part, keys.version(home.generation, name, moment), blobs.encode(version))
     tag_index.remember(tx, home, name, moment, old.tags)
 
@@ -231,7 +238,7 @@ async def delete(
     if snapshots is Snapshots.ONLY:
         return permanent
     await drop_staged(tx, home, where.name)
-    tag_index.forget(tx, home, where.name, keys.current_moment, record.tags)
+    _leave_indexes(tx, home, where.name, record)
     if _stays_as_version(record, keeping):
         _keep_version(tx, home, where.name, record)
         permanent = False

@@ -97,5 +97,6 @@ async def end_some(tx: Tx, home: Home) -> Timestamp | None:
         if until > tx.now:
             return until
         await end(tx, home, name)
-        tx.delete(home.part, key)  # of a blob that was overwritten since, too
+        # Also where that did nothing, for whatever reason: it would be found for ever.
+        tx.delete(home.part, key)
     return tx.now if len(rows) == limit else None
