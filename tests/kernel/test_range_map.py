@@ -19,6 +19,7 @@ from etagere.kernel.range_map import (
     diff,
     overwrite,
     runs,
+    with_clears,
 )
 
 universe = 40
@@ -151,6 +152,41 @@ def test_diff_finds_what_changed(
     for left, right in pairwise(changes):
         assert left.end <= right.start
         assert left.end < right.start or left.cleared != right.cleared
+
+
+spans = st.tuples(positions, positions).map(lambda two: Run(min(two), max(two)))
+
+
+@given(
+    st.lists(edits, max_size=12), st.lists(edits, max_size=12), st.lists(spans, max_size=8), spans
+)
+@settings(max_examples=200)
+def test_clears_show_where_nothing_was_written_since(
+    before: list[tuple[int, int, str | None]],
+    later: list[tuple[int, int, str | None]],
+    cleared: list[Run],
+    part: Run,
+):
+    old, _ = build(before)
+    new, _ = build(before + later)
+    changes = list(diff(clip(old, *part), clip(new, *part)))
+    marks = [""] * universe
+    for run in cleared:
+        marks[run.start : run.end] = ["cleared"] * (run.end - run.start)
+    marks[: part.start] = [""] * part.start
+    marks[part.end :] = [""] * (universe - part.end)
+    for change in changes:
+        name = "cleared" if change.cleared else "written"
+        marks[change.start : change.end] = [name] * (change.end - change.start)
+    found = with_clears(changes, sorted(cleared), *part)
+    shown = [""] * universe
+    for change in found:
+        name = "cleared" if change.cleared else "written"
+        shown[change.start : change.end] = [name] * (change.end - change.start)
+    assert shown == marks
+    assert all(change.start < change.end for change in found)
+    for left, right in pairwise(found):
+        assert left.end < right.start or (left.end == right.start and left.cleared != right.cleared)
 
 
 def test_diff_of_equal_maps_is_empty():

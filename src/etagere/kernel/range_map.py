@@ -153,6 +153,19 @@ def _differences(old: Iterator[Piece[V]], new: Iterator[Piece[V]]) -> Iterator[C
             after = Piece(end, after.end, after.value) if end < after.end else next(new, None)
 
 
+def with_clears(changes: list[Change], clears: Iterable[Run], start: int, end: int) -> list[Change]:
+    """Changes of [start, end), and what else was cleared there: what changed later has the say."""
+    changed: RangeMap[bool] = RangeMap()
+    for run in clears:
+        if run.start < end and start < run.end:
+            changed.write(max(run.start, start), min(run.end, end), True)
+    if not changed:
+        return changes
+    for change in changes:
+        changed.write(change.start, change.end, change.cleared)
+    return [Change(piece.start, piece.end, piece.value) for piece in changed]
+
+
 class RangeMap(Generic[V]):
     """A map in memory: found by bisection, changed in place."""
 

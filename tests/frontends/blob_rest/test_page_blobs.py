@@ -558,8 +558,12 @@ def test_what_changed_since_a_snapshot(raw: RawClient, disk: str) -> None:
         ("P", 512, 1024),
         ("C", 1024, 1536),
         ("P", chunk - 512, chunk + 512),
+        ("C", 3 * chunk, 4 * chunk),
     ]
-    assert ranges(raw, disk, prevsnapshot=second) == [("P", chunk - 512, chunk + 512)]
+    assert ranges(raw, disk, prevsnapshot=second) == [
+        ("P", chunk - 512, chunk + 512),
+        ("C", 3 * chunk, 4 * chunk),
+    ]
     assert ranges(raw, disk, snapshot=second, prevsnapshot=first) == [
         ("P", 512, 1024),
         ("C", 1024, 1536),
@@ -570,7 +574,92 @@ def test_what_changed_since_a_snapshot(raw: RawClient, disk: str) -> None:
     marker = re.search("<NextMarker>(.+)</NextMarker>", reply.text)
     assert marker is not None
     rest = ranges(raw, disk, prevsnapshot=first, maxresults="2", marker=marker[1])
-    assert rest == [("P", chunk - 512, chunk + 512)]
+    assert rest == [("P", chunk - 512, chunk + 512), ("C", 3 * chunk, 4 * chunk)]
+
+
+@pytest.mark.parametrize("version", ["2026-10-06", "2019-02-02"])
+def test_what_was_written_and_cleared_since_a_snapshot_is_cleared(
+    raw: RawClient, disk: str, version: str
+) -> None:
+    """The first snapshot had nothing there, as the blob has now; the second had something."""
+
+    def since(**query: str) -> list[tuple[str, int, int]]:
+        return parsed(raw("GET", disk, headers={"x-ms-version": version}, comp="pagelist", **query))
+
+    first = snapshot(raw, disk)
+    assert write(raw, disk, 0, b"x" * 1536).status == 201
+    second = snapshot(raw, disk)
+    assert clear(raw, disk, 512, 1024).status == 201
+    assert since(prevsnapshot=first) == [
+        ("P", 0, 512),
+        ("C", 512, 1024),
+        ("P", 1024, 1536),
+    ]
+    assert since(prevsnapshot=second) == [("C", 512, 1024)]
+    between = since(snapshot=second, prevsnapshot=first)
+    assert between == [("P", 0, 1536)]
+    assert since() == [("P", 0, 512), ("P", 1024, 1536)]
+
+
+def test_differences_in_pages_that_begin_with_a_clear(raw: RawClient, disk: str) -> None:
+    taken = snapshot(raw, disk)
+    assert write(raw, disk, 0, b"x" * 1536).status == 201
+    assert clear(raw, disk, 512, 1024).status == 201
+    assert clear(raw, disk, 4 * chunk + 512, 6 * chunk).status == 201
+    assert write(raw, disk, 5 * chunk, b"y" * 512).status == 201
+    expected = [
+        ("P", 0, 512),
+        ("C", 512, 1024),
+        ("P", 1024, 1536),
+        ("C", 4 * chunk + 512, 5 * chunk),
+        ("P", 5 * chunk, 5 * chunk + 512),
+        ("C", 5 * chunk + 512, 6 * chunk),
+    ]
+    for limit, sizes in ((1, [1] * 6), (2, [2, 2, 2]), (4, [4, 2])):
+        pages, marker = [], ""
+        while not pages or marker:
+            query = {"marker": marker} if marker else {}
+            reply = raw("GET", disk, comp="pagelist", prevsnapshot=taken, maxresults=limit, **query)
+            pages.append(parsed(reply))
+            following = re.search("<NextMarker>(.+)</NextMarker>", reply.text)
+            marker = following[1] if following else ""
+        assert [len(page) for page in pages] == sizes
+        assert [one for page in pages for one in page] == expected
+    part = raw(
+        "GET",
+        disk,
+        headers={"x-ms-range": f"bytes=512-{4 * chunk + 1023}"},
+        comp="pagelist",
+        prevsnapshot=taken,
+    )
+    assert parsed(part) == [
+        ("C", 512, 1024),
+        ("P", 1024, 1536),
+        ("C", 4 * chunk + 512, 4 * chunk + 1024),
+    ]
+
+
+def test_what_was_cut_off_and_is_back_is_cleared(raw: RawClient, disk: str) -> None:
+    taken = snapshot(raw, disk)
+    assert write(raw, disk, 2 * chunk, b"x" * 512).status == 201
+    for size in (chunk, 4 * chunk):
+        assert set_properties(raw, disk, x_ms_blob_content_length=str(size)).status == 200
+    assert ranges(raw, disk, prevsnapshot=taken) == [("C", chunk, 4 * chunk)]
+
+
+def test_a_snapshot_keeps_what_had_been_cleared_when_it_was_taken(
+    raw: RawClient, disk: str
+) -> None:
+    first = snapshot(raw, disk)
+    assert clear(raw, disk, 0, 1024).status == 201
+    second = snapshot(raw, disk)
+    assert write(raw, disk, 0, b"x" * 512).status == 201
+    third = snapshot(raw, disk)
+    assert ranges(raw, disk, snapshot=second, prevsnapshot=first) == [("C", 0, 1024)]
+    assert ranges(raw, disk, snapshot=third, prevsnapshot=second) == [("P", 0, 512)]
+    assert ranges(raw, disk, prevsnapshot=first) == [("P", 0, 512), ("C", 512, 1024)]
+    assert raw("DELETE", disk, snapshot=second).status == 202
+    assert ranges(raw, disk, prevsnapshot=first) == [("P", 0, 512), ("C", 512, 1024)]
 
 
 def test_differences_that_cannot_be_told(raw: RawClient, disk: str) -> None:

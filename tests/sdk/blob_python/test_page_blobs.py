@@ -110,6 +110,20 @@ def test_what_changed_since_a_snapshot(disk: BlobClient, service: BlobServiceCli
     assert refused.value.error_code == "BlobOverwritten"
 
 
+def test_what_was_written_and_cleared_since_a_snapshot(disk: BlobClient) -> None:
+    first = disk.create_snapshot()
+    disk.upload_page(b"a" * 1536, 0, 1536)
+    second = disk.create_snapshot()
+    disk.clear_page(512, 512)
+    with pytest.deprecated_call():
+        filled, cleared = disk.get_page_ranges(previous_snapshot_diff=first)
+    assert [(one["start"], one["end"]) for one in filled] == [(0, 511), (1024, 1535)]
+    assert [(one["start"], one["end"]) for one in cleared] == [(512, 1023)]
+    assert ranges(disk, previous_snapshot=second) == [(512, 1023, True)]
+    pages = disk.list_page_ranges(previous_snapshot=first, results_per_page=2).by_page()
+    assert [len(list(page)) for page in pages] == [2, 1]
+
+
 def test_sequence_numbers(disk: BlobClient) -> None:
     def action(what: SequenceNumberAction, number: str | None = None) -> int:
         return disk.set_sequence_number(what, number)["blob_sequence_number"]

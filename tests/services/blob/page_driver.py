@@ -27,6 +27,7 @@ from etagere.services.blob.creation import NewBlob
 from etagere.services.blob.download import Download
 from etagere.services.blob.guard import open_container, unguarded
 from etagere.services.blob.history import Keeping, Snapshots, nothing_kept
+from etagere.services.blob.keys import RowKind
 from etagere.services.blob.page_blobs import PageProperties, SequenceConditions
 from etagere.services.blob.page_ranges import WantedRanges
 from etagere.services.blob.service import BlobService
@@ -54,6 +55,10 @@ def make_steps_small(monkeypatch: Any) -> None:
     """So that what takes a terabyte elsewhere happens here with a few chunks."""
     for target, value in {
         "content.stretch_bytes_max": 3000,
+        "page_clears.joined_max": 2,
+        "page_clears.moved_per_step": 2,
+        "page_clears.rows_per_scan": 3,
+        "page_clears.rows_per_step": 2,
         "page_map.rows_cleared_max": 2,
         "page_map.rows_per_scan": 3,
         "page_reading.rows_per_scan": 3,
@@ -224,6 +229,9 @@ class PageDriver:
             async for finding in check_extents(self.engine, self.extents, referrers)
             if not finding.is_harmless
         ]
+
+    async def pins(self) -> int:
+        return sum(row.startswith(RowKind.PIN.name) for row in await self.leftovers())
 
     async def leftovers(self) -> list[str]:
         """Rows of the container's that hold or are content."""

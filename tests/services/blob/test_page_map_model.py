@@ -1,16 +1,19 @@
-"""Page blobs against a list that says of every page what was last written to it."""
+"""Page blobs against lists that say of every page what was last written to it, and when it was last
+written or cleared."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from itertools import groupby
-from typing import Any
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from etagere.extents.references import grace_default
 from etagere.services.blob.history import Keeping, Snapshots
+from etagere.services.blob.page_pins import held_for
 
 from .page_driver import PageDriver, make_steps_small, page, pages_per_chunk
 
@@ -30,11 +33,18 @@ seldom = st.integers(0, 7).map(lambda n: n == 0)
 """Whether to do what leaves little for the steps after it."""
 limits = st.sampled_from([None, 1, 2, 5])
 
-State = list[int]
+Tags = list[int]
 """By page: the tag that it was filled with, or 0."""
 
 
-def tags_of(data: bytes) -> State:
+class State(NamedTuple):
+    tags: Tags
+    touched: list[int]
+    """By page, also those that were cut off: the number of the last change that wrote or cleared
+    it, or 0."""
+
+
+def tags_of(data: bytes) -> Tags:
     assert len(data) % page == 0
     found = []
     for at in range(0, len(data), page):
@@ -44,20 +54,19 @@ def tags_of(data: bytes) -> State:
     return found
 
 
-def written_ranges(state: State, first: int, last: int) -> list[tuple[int, int]]:
+def written_ranges(tags: Tags, first: int, last: int) -> list[tuple[int, int]]:
     return [
         (numbers[0] * page, (numbers[-1] + 1) * page)
-        for there, group in groupby(range(first, last), lambda n: bool(state[n]))
+        for there, group in groupby(range(first, last), lambda n: bool(tags[n]))
         if there and (numbers := list(group))
     ]
 
 
 def changed_ranges(old: State, new: State, first: int, last: int) -> list[tuple[int, int, bool]]:
     def change(number: int) -> str:
-        before = old[number] if number < len(old) else 0
-        if before == new[number]:
+        if old.touched[number] == new.touched[number]:
             return ""
-        return "written" if new[number] else "cleared"
+        return "written" if new.tags[number] else "cleared"
 
     return [
         (numbers[0] * page, (numbers[-1] + 1) * page, kind == "cleared")
@@ -66,18 +75,29 @@ def changed_ranges(old: State, new: State, first: int, last: int) -> list[tuple[
     ]
 
 
+class Reading(NamedTuple):
+    body: AsyncGenerator[bytes, None]
+    taken: bytearray
+    expected: Tags
+    until: int
+    """It may rest no longer: for as long as its pin holds or, where one look sufficed, for the
+    grace period in which what was found stays."""
+
+
 class PageBlobMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.driver = PageDriver()
         self.run(self.driver.begin())
-        self.current: State = []
+        self.current: Tags = []
+        self.touched: list[int] = []
+        self.changes = 0
         self.life = 0
         self.snapshots: dict[int, tuple[int, State]] = {}
         """By moment: which life of the blob it is of, and its pages."""
         self.trashed: dict[int, tuple[int, State]] = {}
-        self.reading: list[tuple[AsyncGenerator[bytes, None], bytearray, State]] = []
+        self.reading: list[Reading] = []
         self.removing: dict[Any, bytes] = {}
         self._create(pages_max)
 
@@ -87,7 +107,15 @@ class PageBlobMachine(RuleBasedStateMachine):
     def _create(self, size: int) -> None:
         self.run(self.driver.create(size * page))
         self.current = [0] * size
+        self.touched = [0] * pages_max
         self.life += 1
+
+    def _state(self) -> State:
+        return State(list(self.current), list(self.touched))
+
+    def _touch(self, first: int, last: int) -> None:
+        self.changes += 1
+        self.touched[first:last] = [self.changes] * (last - first)
 
     def _span(self, one: int, two: int) -> tuple[int, int]:
         """Some pages of the current blob, at least one."""
@@ -104,12 +132,23 @@ class PageBlobMachine(RuleBasedStateMachine):
         first, last = self._span(one, one + length)
         tag = self.run(self.driver.write(first * page, last * page))
         self.current[first:last] = [tag] * (last - first)
+        self._touch(first, last)
 
     @rule(one=positions, two=positions)
     def clear(self, one: int, two: int) -> None:
-        first, last = self._span(one, two)
+        self._clear(*self._span(one, two))
+
+    @rule(one=positions, count=st.integers(1, 6), gap=st.sampled_from([2, 3, 100]))
+    def clear_pages(self, one: int, count: int, gap: int) -> None:
+        """Some that do not lie side by side."""
+        for number in range(count):
+            at = one + number * gap
+            self._clear(*self._span(at, at + 1))
+
+    def _clear(self, first: int, last: int) -> None:
         self.run(self.driver.clear(first * page, last * page))
         self.current[first:last] = [0] * (last - first)
+        self._touch(first, last)
 
     @rule(
         size=st.sampled_from([1, pages_per_chunk, 2 * pages_per_chunk + 5, pages_max]),
@@ -119,13 +158,15 @@ class PageBlobMachine(RuleBasedStateMachine):
         if not really:
             size = pages_max
         self.run(self.driver.resize(size * page))
+        if size < len(self.current):
+            self._touch(size, len(self.current))
         self.current = (self.current + [0] * size)[:size]
 
     @precondition(lambda self: len(self.snapshots) < 6)
     @rule()
     def snapshot(self) -> None:
         moment = self.run(self.driver.snapshot())
-        self.snapshots[moment] = (self.life, list(self.current))
+        self.snapshots[moment] = (self.life, self._state())
 
     @precondition(lambda self: self.snapshots)
     @rule(data=st.data(), soft=st.booleans())
@@ -158,14 +199,15 @@ class PageBlobMachine(RuleBasedStateMachine):
     def look(self, data: Any, one: int, two: int, limit: int | None) -> None:
         """At some of some state: its bytes, what was written, what changed since a snapshot."""
         moment = data.draw(st.sampled_from([0, *sorted(self.snapshots)]))
-        life, state = self.snapshots[moment] if moment else (self.life, self.current)
-        first, last = sorted((min(one, len(state)), min(two, len(state))))
+        life, state = self.snapshots[moment] if moment else (self.life, self._state())
+        tags = state.tags
+        first, last = sorted((min(one, len(tags)), min(two, len(tags))))
         if first == last:
             return
         start, end = first * page, last * page
-        assert tags_of(self.run(self.driver.read(moment, start, end))) == state[first:last]
+        assert tags_of(self.run(self.driver.read(moment, start, end))) == tags[first:last]
         written = self.run(self.driver.written(moment, start, end, limit))
-        assert written == written_ranges(state, first, last)
+        assert written == written_ranges(tags, first, last)
         for previous, (old_life, old) in self.snapshots.items():
             if old_life == life and (not moment or previous <= moment):
                 changed = self.run(self.driver.changed(previous, moment, start, end, limit))
@@ -174,18 +216,21 @@ class PageBlobMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.reading) < 3)
     @rule()
     def begin_download(self) -> None:
+        pins = self.run(self.driver.pins())
         download = self.run(self.driver.open(0, 0, 0))
         if isinstance(download.body, bytes):
             assert tags_of(download.body) == self.current
         else:
-            self.reading.append((download.body, bytearray(), list(self.current)))
+            is_pinned = self.run(self.driver.pins()) > pins
+            until = self.driver.clock.now() + (held_for if is_pinned else grace_default)
+            self.reading.append(Reading(download.body, bytearray(), list(self.current), until))
 
     @precondition(lambda self: self.reading)
     @rule(data=st.data(), pieces=st.integers(0, 4))
     def go_on_downloading(self, data: Any, pieces: int) -> None:
         """Or give up."""
         index = data.draw(st.integers(0, len(self.reading) - 1))
-        body, taken, expected = self.reading[index]
+        body, taken, expected, _ = self.reading[index]
         for _ in range(pieces):
             piece = self.run(anext(body, None))
             if piece is None:
@@ -219,7 +264,26 @@ class PageBlobMachine(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         self.driver.clock.advance(70)
+        for reading in self.reading:
+            if reading.until <= self.driver.clock.now():
+                self.run(reading.body.aclose())
+        self.reading = [one for one in self.reading if one.until > self.driver.clock.now()]
         self.run(self.driver.sweep())
+        self._compare()
+
+    @rule()
+    def compare(self) -> None:
+        self._compare()
+
+    def _compare(self) -> None:
+        """All that there is now with each snapshot, and each snapshot with the one before it."""
+        alike = [moment for moment, (life, _) in self.snapshots.items() if life == self.life]
+        pairs = [*pairwise(sorted(alike)), *((moment, 0) for moment in alike)]
+        for previous, moment in pairs:
+            new = self.snapshots[moment][1] if moment else self._state()
+            size = len(new.tags)
+            changed = self.run(self.driver.changed(previous, moment, 0, size * page, None))
+            assert changed == changed_ranges(self.snapshots[previous][1], new, 0, size)
 
     @invariant()
     def nothing_is_wrong(self) -> None:
@@ -227,8 +291,9 @@ class PageBlobMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            for body, _, _ in self.reading:
-                self.run(body.aclose())
+            self._compare()
+            for reading in self.reading:
+                self.run(reading.body.aclose())
             self.run(self.driver.delete(Snapshots.INCLUDE))
             for _ in range(4):
                 self.driver.clock.advance(100_000)

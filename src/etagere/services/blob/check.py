@@ -169,6 +169,8 @@ class _Census:
                 self._pages.see_chunk(key, raw)
             case RowKind.CHANGE:
                 self._pages.see_change(key)
+            case RowKind.CLEAR:
+                self._pages.see_clear(key)
             case RowKind.EPOCH:
                 self._pages.see_epoch(key, raw)
             case RowKind.UNHELD:

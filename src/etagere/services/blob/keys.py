@@ -32,6 +32,8 @@ they are; from then on the record says under which name they lie.
       pending      gen, name                     -> PendingCopy: to go on with after a restart
       chunks       gen, map, number, epoch       -> pieces of a page blob's chunk (`page_map`)
       changes      gen, map, epoch, number       -> nothing: which chunks an epoch has rows of
+      clears       gen, map, epoch, start, end   -> nothing: bytes that were cleared in an epoch
+                                                    (`page_clears`)
       epochs       gen, map, epoch               -> cuts: the states of a map, held or to be removed
       unheld       gen, moment, map, epoch       -> nothing: a state without holders, to be removed
                                                     from that moment on
@@ -89,6 +91,7 @@ class RowKind(IntEnum):
     PIN = 19
     RENAMED = 20
     LIFETIME = 21
+    CLEAR = 22
 
 
 _container: Final = int(RowKind.CONTAINER)
@@ -112,6 +115,7 @@ _unheld: Final = int(RowKind.UNHELD)
 _pins: Final = int(RowKind.PIN)
 _renamed: Final = int(RowKind.RENAMED)
 _lifetimes: Final = int(RowKind.LIFETIME)
+_clears: Final = int(RowKind.CLEAR)
 
 current_moment: Final = 2**63
 """Stands for the current blob among the moments of its versions, after all of them."""
@@ -472,6 +476,52 @@ def read_change(key: bytes) -> ChunkId:
     assert isinstance(number, int)
     assert isinstance(epoch, int)
     return ChunkId(map_id, number, epoch)
+
+
+@lru_cache(maxsize=1024)
+def _clears_of(generation: int, map_id: int) -> bytes:
+    return pack(_clears, generation, map_id)
+
+
+class ClearId(NamedTuple):
+    """What a clear's key says: the bytes [start, end), and the epoch."""
+
+    map_id: int
+    epoch: int
+    start: int
+    end: int
+
+
+def clear(generation: int, found: ClearId) -> bytes:
+    begin = _clears_of(generation, found.map_id) + pack_number(found.epoch)
+    return begin + pack_number(found.start) + pack_number(found.end)
+
+
+def clears_between(generation: int, map_id: int, after_epoch: int, until_epoch: int) -> Range:
+    """The clears of the epochs above one, up to another, that included."""
+    begin = _clears_of(generation, map_id)
+    return begin + pack(after_epoch) + b"\xff", begin + pack(until_epoch) + b"\xff"
+
+
+def clears_until(generation: int, map_id: int, epoch: int, start: int) -> Range:
+    """An epoch's clears that begin at `start` or before it."""
+    begin = _clears_of(generation, map_id) + pack(epoch)
+    return begin, begin + pack(start) + b"\xff"
+
+
+def clears_from(generation: int, map_id: int, epoch: int, start: int, until: int) -> Range:
+    """An epoch's clears that begin after `start`, up to `until`, that included."""
+    begin = _clears_of(generation, map_id) + pack(epoch)
+    return begin + pack(start) + b"\xff", begin + pack(until) + b"\xff"
+
+
+def read_clear(key: bytes) -> ClearId:
+    _, _, map_id, epoch, start, end = unpack(key)
+    assert isinstance(map_id, int)
+    assert isinstance(epoch, int)
+    assert isinstance(start, int)
+    assert isinstance(end, int)
+    return ClearId(map_id, epoch, start, end)
 
 
 class EpochId(NamedTuple):

@@ -5,6 +5,8 @@ chunks    pieces in order, none empty, inside their chunk; a row in `changes` fo
 sources   there, and long enough
 epochs    held by a record or a pin, as often as is counted; its cuts are the record's
 unheld    marks of epochs that nobody holds
+clears    none empty, none of one epoch overlapping; of an epoch that is there, or due for removal
+          with one that is not
 """
 
 from bisect import bisect_left
@@ -12,7 +14,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from etagere.services.blob import keys
-from etagere.services.blob.keys import ChunkId, EpochId
+from etagere.services.blob.keys import ChunkId, ClearId, EpochId
 from etagere.services.blob.page_map import SourceRuns, chunk_bytes, is_cut
 from etagere.services.blob.records import (
     BlobRecord,
@@ -50,6 +52,7 @@ class PageCensus:
         self._runs = SourceRuns()
         self._chunks: dict[int, list[_Chunk]] = {}
         self._changes: set[ChunkId] = set()
+        self._clears: list[ClearId] = []
         self._epochs: dict[int, dict[int, tuple[Cut, ...]]] = {}
         self._unheld: set[EpochId] = set()
         self._pinned: set[EpochId] = set()
@@ -88,6 +91,9 @@ class PageCensus:
     def see_change(self, key: bytes) -> None:
         self._changes.add(keys.read_change(key))
 
+    def see_clear(self, key: bytes) -> None:
+        self._clears.append(keys.read_clear(key))
+
     def see_epoch(self, key: bytes, raw: bytes) -> None:
         map_id, epoch = keys.read_epoch(key)
         self._epochs.setdefault(map_id, {})[epoch] = map_cuts.decode(raw)
@@ -113,6 +119,7 @@ class PageCensus:
                 if not self._is_wanted(chunk):
                     text = f"chunk {chunk.id}: seen by nobody, and not to be removed"
                     self.problems.append(text)
+        self._check_clears()
         for held in self._records:
             self._check_end(held)
         return self.problems
@@ -133,6 +140,21 @@ class PageCensus:
         for epoch in there - held - self._unheld:
             self.problems.append(f"page map {epoch}: held by nobody")
 
+    def _check_clears(self) -> None:
+        last = ClearId(0, 0, 0, 0)
+        for clear in self._clears:
+            map_id, epoch, start, end = clear
+            at = last.end if (last.map_id, last.epoch) == (map_id, epoch) else 0
+            if not at <= start < end:
+                self.problems.append(f"clear {clear}: overlaps another, or is empty")
+            last = clear
+            if epoch not in self._epochs.get(map_id, {}) and not self._goes_with_another(clear):
+                self.problems.append(f"clear {clear}: of no epoch, and not to be removed")
+
+    def _goes_with_another(self, row: ChunkId | ClearId) -> bool:
+        """Whether a later epoch is due for removal, and with it what earlier ones left."""
+        return any(o.map_id == row.map_id and o.epoch >= row.epoch for o in self._unheld)
+
     def _is_wanted(self, chunk: _Chunk) -> bool:
         map_id, number, epoch = chunk.id
         if any(
@@ -141,7 +163,7 @@ class PageCensus:
             if not is_cut(cuts, number, epoch)
         ):
             return True
-        return any(other.map_id == map_id and other.epoch >= epoch for other in self._unheld)
+        return self._goes_with_another(chunk.id)
 
     def _check_end(self, held: _Held) -> None:
         page_map, size = held

@@ -9,6 +9,7 @@ the map's own id.  A record holds one epoch, its state of the map:
     epochs    map, epoch         -> its cuts: there is a row for each epoch that is held
     holders   epoch              -> how many records hold it, if more than one
     unheld    moment, map, epoch -> nothing: an epoch that nobody holds, to be removed
+    clears    map, epoch, start, end -> nothing: bytes that were cleared (`page_clears`)
 
 What a record sees of a chunk is the row with the highest epoch not above its own; no row, or one
 without pieces, is zeros.  So
@@ -18,7 +19,8 @@ without pieces, is zeros.  So
 - the current blob's epoch is written where it stands as long as nobody else holds it.  Otherwise
   the next write begins a new epoch, and each chunk is copied (its pieces, not their bytes) when it
   is first touched;
-- what changed between two snapshots is what `changes` names between their epochs.
+- what changed between two snapshots is in the chunks that `changes` names between their epochs, or
+  is zeros and named by `clears`.
 
 Only the current blob writes, in the newest epoch of its map: whatever else holds the map (snapshot,
 version, trash, a pinned download) never writes again, and a copy has a map of its own.
@@ -45,8 +47,9 @@ from etagere.kernel import range_map
 from etagere.kernel.range_map import Placed
 from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.tuples import after
-from etagere.services.blob import content, keys
+from etagere.services.blob import content, keys, page_clears
 from etagere.services.blob.content import Home
+from etagere.services.blob.keys import EpochId
 from etagere.services.blob.received import Received
 from etagere.services.blob.records import (
     Cut,
@@ -311,6 +314,30 @@ def extents_ending(rows: Sequence[tuple[bytes, bytes]], count: int) -> list[byte
 
 async def clear(tx: Tx, home: Home, page_map: PageMap, start: int, end: int) -> PageMap:
     """Make [start, end) zeros; returns what the record holds from now on."""
+    if start == end:
+        return page_map
+    page_map = await _empty(tx, home, page_map, start, end)
+    if not await _has_elder_epoch(tx, home, page_map):
+        return page_map
+    page_map = await _writable(tx, home, page_map)
+    noted = await page_clears.add(tx, home, EpochId(page_map.id, page_map.epoch), start, end)
+    if noted < end:
+        page_map = await _next_epoch(tx, home, page_map, page_map.cuts)
+        await page_clears.add(tx, home, EpochId(page_map.id, page_map.epoch), noted, end)
+    return page_map
+
+
+async def _has_elder_epoch(tx: ReadTx, home: Home, page_map: PageMap) -> bool:
+    """Whether there will be one, once the current blob has an epoch for itself."""
+    if await content.is_shared(tx, home, page_map.epoch):
+        return True
+    begin = keys.epoch(home.generation, page_map.id, page_map.id)
+    end = keys.epoch(home.generation, page_map.id, page_map.epoch)
+    return begin < end and bool(await tx.scan(home.part, begin, end, limit=1))
+
+
+async def _empty(tx: Tx, home: Home, page_map: PageMap, start: int, end: int) -> PageMap:
+    """Clear, without a note of it."""
     first, stop = start // chunk_bytes, -(-end // chunk_bytes)
     rows: list[ChunkRow] = []
     looked_at = 0
@@ -340,9 +367,9 @@ async def _cut(tx: Tx, home: Home, page_map: PageMap, start: int, end: int) -> P
     added = PageMap(page_map.id, page_map.epoch, (*cuts, Cut(first, stop, page_map.epoch)))
     _begin(tx, home, added)
     if start < first * chunk_bytes:
-        added = await clear(tx, home, added, start, first * chunk_bytes)
+        added = await _empty(tx, home, added, start, first * chunk_bytes)
     if stop * chunk_bytes < end:
-        added = await clear(tx, home, added, stop * chunk_bytes, end)
+        added = await _empty(tx, home, added, stop * chunk_bytes, end)
     return added
 
 

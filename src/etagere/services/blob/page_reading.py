@@ -13,7 +13,7 @@ from etagere.kernel import range_map
 from etagere.kernel.range_map import Change, Run
 from etagere.kv.contract import ReadTx
 from etagere.kv.tuples import after
-from etagere.services.blob import content, keys
+from etagere.services.blob import content, keys, page_clears
 from etagere.services.blob.content import Home, Part, Stretch
 from etagere.services.blob.page_map import (
     ChunkRow,
@@ -118,9 +118,18 @@ class ChangesStep(NamedTuple):
 async def changes_step(
     tx: ReadTx, home: Home, old: PageMap, new: PageMap, start: int, end: int, limit: int
 ) -> ChangesStep:
-    """Some of what differs in [start, end) between two epochs of one map, at most some chunks'
-    more than `limit`."""
+    """Some of what was written or cleared in [start, end) between two epochs of one map, at most
+    some chunks' more than `limit`."""
     assert old.id == new.id
+    clears, end = await page_clears.between(tx, home, old, new, start, end)
+    found, at = await _differences(tx, home, old, new, start, end, limit)
+    return ChangesStep(range_map.with_clears(found, clears, start, at), at)
+
+
+async def _differences(
+    tx: ReadTx, home: Home, old: PageMap, new: PageMap, start: int, end: int, limit: int
+) -> ChangesStep:
+    """The same, of what can be told by the content: not what was cleared and had been zeros."""
     found: list[Change] = []
     looked_at = 0
     async for number in _changed_chunks(tx, home, old, new, *_chunks_of(start, end)):

@@ -1,9 +1,10 @@
 """Removing epochs of page maps that nobody holds any more (`page_map`), in small steps.
 
 First the epoch's row goes: writers no longer heed it, and replace rows that only it and they saw.
-Then each row that it saw and no earlier epoch did is looked at: one that the next epoch sees stays,
-any other goes, and with it the sources that neither its elder nor its younger mentions.  Last the
-mark goes.  A process that dies in between finds the mark again and looks at the same rows anew.
+What it notes of clears goes to the next epoch (`page_clears`).  Then each row that it saw and no
+earlier epoch did is looked at: one that the next epoch sees stays, any other goes, and with it the
+sources that neither its elder nor its younger mentions.  Last the mark goes.  A process that dies
+in between finds the mark again and looks at the same rows anew.
 
 Epochs may go in any order, several at once: each step works with the neighbours that it finds.
 """
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import ReadTx, Tx
 from etagere.kv.tuples import after
-from etagere.services.blob import keys
+from etagere.services.blob import keys, page_clears
 from etagere.services.blob.content import Home
 from etagere.services.blob.keys import EpochId
 from etagere.services.blob.page_map import (
@@ -51,7 +52,10 @@ async def remove_some(tx: Tx, home: Home, unheld: Unheld, begin: bytes) -> bytes
     first, end = keys.changes_between(
         home.generation, map_id, 0 if previous is None else previous.epoch, epoch
     )
-    rows = await tx.scan(home.part, max(begin, first), end, limit=rows_per_step)
+    begin = max(begin, first)
+    if not await page_clears.pass_on(tx, home, unheld.epoch, previous, following):
+        return begin
+    rows = await tx.scan(home.part, begin, end, limit=rows_per_step)
     for key, _ in rows:
         change = keys.read_change(key)
         await _look_at(tx, home, map_id, change.number, change.epoch, following)
