@@ -14,7 +14,7 @@ from etagere.frontends.bus_amqp.connection import limits_of
 from etagere.frontends.bus_amqp.errors import Speaker
 from etagere.frontends.bus_amqp.routes import RouteKind, route_of
 from etagere.protocols.amqp.outcomes import Source, Target, accepted
-from etagere.protocols.amqp.performatives import Attach, Detach, Disposition, Transfer
+from etagere.protocols.amqp.performatives import Attach, Close, Detach, Disposition, End, Transfer
 from etagere.protocols.amqp.sections import read_map, split
 from etagere.protocols.amqp.values import Described, Symbol, UInt, ULong
 from etagere.servers.real import SystemEntropy
@@ -280,14 +280,28 @@ async def test_no_session_in_time(bus: Bus, client: RawClient) -> None:
     assert detach.error.condition == "com.microsoft:timeout"
 
 
-async def test_who_leaves_while_waiting_locks_nothing(bus: Bus, client: RawClient) -> None:
+@pytest.mark.parametrize("how", ["detach", "end", "close", "abort"])
+async def test_who_leaves_while_waiting_locks_nothing(
+    bus: Bus, client: RawClient, how: str
+) -> None:
     client.say(Attach("next", 0, True, 0, 1, Source("s", filter={session_filter: None}), Target()))
     await client.silence(0.05)
-    client.say(Detach(0, True))
+    match how:
+        case "detach":
+            client.say(Detach(0, True))
+        case "end":
+            client.say(End())
+            await client.expect(End)
+        case "close":
+            client.say(Close())
+            await client.expect(Close)
+        case "abort":
+            client.writer.transport.abort()
     other = await RawClient.open(bus.port, login=root_login)
     await other.attach("s", handle=1)
     await other.send_accepted(data_message(group_id="x"), handle=1)
-    await client.silence()
+    if how in ("detach", "end"):
+        await client.silence(0.05)  # its attach has no answer any more
     assert (await accept(other, "x")).source is not None
     other.hang_up()
 

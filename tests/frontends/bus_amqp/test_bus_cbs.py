@@ -9,7 +9,8 @@ from bus_server import Bus, RealClock, start, stop
 from raw_amqp import RawClient, data_message
 
 from etagere.base.clock import seconds
-from etagere.protocols.amqp.performatives import Detach, Disposition
+from etagere.protocols.amqp.outcomes import Source, Target
+from etagere.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, Flow
 from etagere.protocols.amqp.values import Int, ULong, Uuid
 from etagere.services.bus.descriptions import QueueDescription
 
@@ -120,6 +121,21 @@ async def test_an_answer_goes_to_the_address_that_the_request_names(client: RawC
     )
     for node in (first, second, first):
         assert (await node.put_token(sas(uri), uri)).application["status-code"] == 202
+
+
+async def test_an_answer_comes_on_the_session_of_its_request(client: RawClient) -> None:
+    """Java gives the reply links of all its sessions one address."""
+    address = "cbs-client-reply-to"
+    cbs = await Node.open(client, "$cbs", reply_target=address, reply_to=address)
+    client.say(Begin(None, 0, 100, 100), channel=1)
+    await client.until(Begin)
+    client.say(Attach("later", 0, True, 0, 0, Source("$cbs"), Target(address)), channel=1)
+    await client.until(Attach)
+    client.say(Flow(1, 100, 0, 100, 0, 0, 10), channel=1)
+    for reply_to in (address, None, "nobody"):
+        cbs.ask({"operation": "put-token", "name": uri}, sas(uri), reply_to=reply_to)
+        assert (await cbs.answer()).application["status-code"] == 202
+        assert client.channel == 0
 
 
 async def test_javascript_s_rule_manager_has_a_token_for_the_node_alone(
