@@ -4,13 +4,14 @@ import time
 from typing import Any
 
 import pytest
-from asking import Node, sas
+from asking import Node, request, sas
 from bus_server import Bus, RealClock, start, stop
 from raw_amqp import RawClient, data_message
 
 from etagere.base.clock import seconds
+from etagere.frontends.bus_amqp.requests import read_request
 from etagere.protocols.amqp.outcomes import Source, Target
-from etagere.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, Flow
+from etagere.protocols.amqp.performatives import Attach, Begin, Detach, Disposition, Flow, Transfer
 from etagere.protocols.amqp.values import Int, ULong, Uuid
 from etagere.services.bus.descriptions import QueueDescription
 
@@ -126,16 +127,25 @@ async def test_an_answer_goes_to_the_address_that_the_request_names(client: RawC
 async def test_an_answer_comes_on_the_session_of_its_request(client: RawClient) -> None:
     """Java gives the reply links of all its sessions one address."""
     address = "cbs-client-reply-to"
-    cbs = await Node.open(client, "$cbs", reply_target=address, reply_to=address)
-    client.say(Begin(None, 0, 100, 100), channel=1)
-    await client.until(Begin)
-    client.say(Attach("later", 0, True, 0, 0, Source("$cbs"), Target(address)), channel=1)
-    await client.until(Attach)
-    client.say(Flow(1, 100, 0, 100, 0, 0, 10), channel=1)
-    for reply_to in (address, None, "nobody"):
-        cbs.ask({"operation": "put-token", "name": uri}, sas(uri), reply_to=reply_to)
-        assert (await cbs.answer()).application["status-code"] == 202
-        assert client.channel == 0
+    for channel in (0, 1):
+        if channel:
+            client.say(Begin(None, 0, 100, 100), channel=channel)
+            await client.until(Begin)
+        back = Attach(f"back-{channel}", 11, True, 0, 0, Source("$cbs"), Target(address))
+        there = Attach(f"there-{channel}", 10, False, 0, 0, Source(None), Target("$cbs"))
+        for attach in (back, there):
+            client.say(attach, channel=channel)
+            await client.until(Attach)
+        client.say(Flow(1, 100, 0, 100, 11, 0, 10), channel=channel)
+    asked = {"operation": "put-token", "name": uri}
+    for number, (reply_to, channel) in enumerate(
+        (reply_to, channel) for reply_to in (address, None, "nobody") for channel in (0, 1, 0)
+    ):
+        payload = request(asked, sas(uri), reply_to=reply_to)
+        client.say(Transfer(10, number, b"t", 0, True), payload, channel=channel)
+        answer = await client.until(Transfer)
+        assert client.channel == channel
+        assert (answer.handle, read_request(client.payload).application["status-code"]) == (11, 202)
 
 
 async def test_javascript_s_rule_manager_has_a_token_for_the_node_alone(

@@ -2,13 +2,13 @@
 and settlement)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from asking import Node, root_login
 from bus_server import Bus
-from raw_amqp import RawClient, data_message
+from raw_amqp import RawClient, data_message, frame
 
 from etagere.kv.engines.memory import MemoryEngine
 from etagere.protocols.amqp.composites import composite_value
@@ -34,7 +34,7 @@ Act = Callable[[RawClient, Node], Any]
 
 
 @pytest.fixture
-async def commits(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+async def commits(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Event]:
     """While it is not set, no commit goes on."""
     going = asyncio.Event()
     going.set()
@@ -45,7 +45,8 @@ async def commits(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         return await write(self, *arguments)
 
     monkeypatch.setattr(MemoryEngine, "write", later)
-    return going
+    yield going
+    going.set()  # the broker finishes what is under way
 
 
 async def ready(bus: Bus, path: str) -> tuple[RawClient, Node]:
@@ -69,9 +70,16 @@ def settling(state: Any, last: int = 0) -> Act:
     return lambda client, _: client.say(Disposition(True, 0, last, False, state))
 
 
-def sending(client: RawClient, _: Node) -> None:
-    for number in range(5):
-        client.transfer(data_message(group_id="one", message_id=f"more-{number}"), handle=1)
+def sending(**properties: Any) -> Act:
+    def send(client: RawClient, _: Node) -> None:
+        """All in one piece, and alike, as clients with many to send have it."""
+        said = b""
+        for number in range(300, 306):
+            payload = data_message(message_id=f"more-{number}", **properties)
+            said += frame(Transfer(1, number, number.to_bytes(4), 0, False), payload=payload)
+        client.raw(said)
+
+    return send
 
 
 def asking(operation: str, body: dict[str, Any]) -> Act:
@@ -84,12 +92,16 @@ ways: dict[str, Act] = {
     "abandon": settling(Modified(delivery_failed=True)),
     "defer": settling(Modified(undeliverable_here=True)),
     "dead-letter": settling(Rejected(Error(Symbol("com.microsoft:dead-letter"), None, {}))),
-    "send": sending,
+    "send": sending(),
+    "send to a session": sending(group_id="one"),
 }
+in_sessions = set(ways) - {"send"}
 
 
-@pytest.mark.parametrize("path", ["q", "s"])
-@pytest.mark.parametrize("way", ways)
+@pytest.mark.parametrize(
+    ("path", "way"),
+    [("q", way) for way in ways] + [("s", way) for way in ways if way in in_sessions],
+)
 async def test_a_disposition_comes_after_the_commit(
     bus: Bus, commits: asyncio.Event, path: str, way: str
 ) -> None:
