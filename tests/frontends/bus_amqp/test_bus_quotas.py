@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 from asking import Node, request, root_login
-from bus_server import Bus
+from bus_server import Bus, start, stop
 from raw_amqp import RawClient, data_message
 
 from etagere.protocols.amqp.outcomes import Accepted, Rejected, Source
 from etagere.protocols.amqp.performatives import Detach, Disposition
 from etagere.protocols.amqp.sections import section
 from etagere.protocols.amqp.values import Symbol
-from etagere.services.bus.descriptions import QueueDescription
+from etagere.services.bus.descriptions import QueueDescription, Tier
 
 too_large = "amqp:link:message-size-exceeded"
 out_of_range = "com.microsoft:argument-out-of-range"
 message_bytes = 262_144
 batch_format = 0x80013700
+batch_limit = Symbol("com.microsoft:max-message-batch-size")
 piece_bytes = 100_000
 
 
@@ -76,6 +77,30 @@ async def test_a_batch_s_bytes(client: RawClient) -> None:
 
     assert await sent(client, body_so_that(message_bytes, make), batch_format) is None
     assert await sent(client, body_so_that(message_bytes + 1, make), batch_format) == too_large
+
+
+@pytest.mark.parametrize(("kilobytes", "whole"), [(None, 1_048_576), (2_048, 2_097_152)])
+async def test_premium_s_bytes(kilobytes: int | None, whole: int) -> None:
+    """As many as the entity takes; a batch has at most one megabyte even then."""
+    bus = await start(tier=Tier.premium)
+    try:
+        description = QueueDescription(name="q", max_message_kilobytes=kilobytes)
+        await bus.broker.administration.create(description)
+        client = await RawClient.open(bus.port, login=root_login)
+        attach = await client.attach("q")
+        assert attach.max_message_size == whole
+        assert attach.properties == {batch_limit: 1_048_576}
+        assert await sent(client, body_so_that(whole, data_message)) is None
+        assert await sent(client, body_so_that(whole + 1, data_message)) == too_large
+
+        def batch(body: bytes) -> bytes:
+            return b"".join(section(0x75, data_message(one)) for one in (b"small", body))
+
+        assert await sent(client, body_so_that(1_048_576, batch), batch_format) is None
+        assert await sent(client, body_so_that(1_050_000, batch), batch_format) == too_large
+        client.hang_up()
+    finally:
+        await stop(bus)
 
 
 def with_properties(**values: Any) -> bytes:

@@ -41,6 +41,10 @@ from .harness import (
 lost = ("com.microsoft:message-lock-lost", "com.microsoft:session-lock-lost")
 
 
+answers_seconds_max = 5
+"""Everything is over by then: the clock is the simulation's own."""
+
+
 class FlakyStore:
     """Fault points of the engine: commits fail now and then, before or after they happened, and so
     do readings."""
@@ -531,7 +535,10 @@ class Simulation:
         for _ in range(5):
             self.clock.time += seconds(70)
             await self.broker.catch_up()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.tasks:
+            _, waiting = await asyncio.wait(self.tasks, timeout=answers_seconds_max)
+            calls = sorted(task.get_coro().__name__ for task in waiting)
+            assert not calls, f"nobody ever answered {calls}"
         if self.violations:
             raise self.violations[0]
         left = await self.everything_left("q")
