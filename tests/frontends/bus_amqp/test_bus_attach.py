@@ -13,6 +13,8 @@ from etagere.base.errors import Refused
 from etagere.frontends.bus_amqp.connection import limits_of
 from etagere.frontends.bus_amqp.errors import Speaker
 from etagere.frontends.bus_amqp.routes import RouteKind, route_of
+from etagere.kv.contract import StoreFailed
+from etagere.kv.engines.memory import MemoryEngine
 from etagere.protocols.amqp.outcomes import Source, Target, accepted
 from etagere.protocols.amqp.performatives import Attach, Close, Detach, Disposition, End, Transfer
 from etagere.protocols.amqp.sections import read_map, split
@@ -275,6 +277,30 @@ async def test_no_session_in_time(bus: Bus, client: RawClient) -> None:
     bus.clock.advance(seconds(1.1))
     attach = await client.expect(Attach)
     assert attach.source is None
+    detach = await client.expect(Detach)
+    assert detach.error is not None
+    assert detach.error.condition == "com.microsoft:timeout"
+
+
+async def test_no_session_in_time_while_the_store_fails(
+    bus: Bus, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        raise StoreFailed
+
+    monkeypatch.setattr(MemoryEngine, "read", fail)
+    client.say(
+        Attach(
+            "next", 0, True, 0, 1, Source("s", filter={session_filter: None}), Target(),
+            properties={Symbol("com.microsoft:timeout"): UInt(70_000)},
+        )
+    )  # fmt: skip
+    for _ in range(3):  # it searches again and again
+        await client.silence(0.02)
+        bus.clock.advance(seconds(20))
+    await client.silence(0.02)
+    bus.clock.advance(seconds(11))
+    await client.expect(Attach)
     detach = await client.expect(Detach)
     assert detach.error is not None
     assert detach.error.condition == "com.microsoft:timeout"
