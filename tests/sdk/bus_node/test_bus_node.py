@@ -4,11 +4,9 @@ The SDK's administration client speaks HTTPS whatever the connection string says
 trust the authority that the server made for itself.
 """
 
-import json
-import os
 import re
 import socket
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from etagere.testing import ServerProcess
 
 script = Path(__file__).with_name("bus.cjs")
 scenarios = re.findall(r"^  async (\w+)\(", script.read_text(), re.MULTILINE)
-script_seconds_max = 100
 
 
 def wait_until_served(port: str | int) -> None:
@@ -28,7 +25,11 @@ def wait_until_served(port: str | int) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcomes(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+def outcomes(
+    node_modules: Path,
+    run_scenarios: Callable[..., dict[str, str | None]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str | None]:
     """What came of each scenario: nothing, or how it failed."""
     data = tmp_path_factory.mktemp("bus") / "data"
     with ServerProcess(("--data", str(data), "--services", "bus")) as server:
@@ -38,22 +39,14 @@ def outcomes(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> di
             f"Endpoint=sb://localhost:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
             "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
         )
-        ran = subprocess.run(
-            ["node", str(script), connection_string],
-            env={
-                **os.environ,
+        return run_scenarios(
+            server,
+            ["node", script, connection_string],
+            {
                 "NODE_PATH": str(node_modules),
                 "NODE_EXTRA_CA_CERTS": str(data / "certificates" / "authority.pem"),
             },
-            capture_output=True,
-            text=True,
-            timeout=script_seconds_max,
-            check=False,
         )
-        assert ran.returncode == 0, ran.stderr
-        assert "Traceback" not in server.said
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
-    return {line["name"]: line["error"] for line in lines}
 
 
 @pytest.mark.parametrize("name", scenarios)
