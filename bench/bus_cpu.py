@@ -111,17 +111,21 @@ class _Wire:
 
 
 class _Sender(_Wire):
-    def __init__(self, server: AmqpServer) -> None:
+    def __init__(self, server: AmqpServer, *, varied: bool) -> None:
         super().__init__(server, receiver=False)
-        message = (
-            encode_composite(Header(durable=True))
-            + encode_composite(Properties("0123456789abcdef"))
-            + section(0x75, _body[:1024])
-        )
-        sample = _frame(Transfer(0, 2**31, b"tag4", 0, False), message)
-        self._head, _, rest = sample.partition(struct.pack(">I", 2**31))
-        self._middle, _, self._rest = rest.partition(b"tag4")
-        self._frames_a_read = _read_bytes // len(sample)
+        self._samples = []
+        for number in range(1021 if varied else 1):
+            size = 1024 if not varied else 100 + number * 7919 % 1021 * 2
+            message = (
+                encode_composite(Header(durable=True))
+                + encode_composite(Properties("0123456789abcdef"))
+                + section(0x75, (_body * 3)[:size])
+            )
+            sample = _frame(Transfer(0, 2**31, b"tag4", 0, False), message)
+            head, _, rest = sample.partition(struct.pack(">I", 2**31))
+            middle, _, rest = rest.partition(b"tag4")
+            self._samples.append((head, middle, rest))
+        self._frames_a_read = _read_bytes // 1200
         self.made: list[bytes] = []
         self.sent = 0
         self.answered = 0
@@ -130,9 +134,10 @@ class _Sender(_Wire):
     def make(self, count: int) -> None:
         """So many transfers more."""
         first = len(self.made)
-        numbers = [struct.pack(">I", number) for number in range(first, first + count)]
-        head, middle, rest = self._head, self._middle, self._rest
-        self.made += [head + number + middle + number + rest for number in numbers]
+        for number in range(first, first + count):
+            head, middle, rest = self._samples[number % len(self._samples)]
+            n = struct.pack(">I", number)
+            self.made.append(head + n + middle + n + rest)
 
     def send_more(self) -> None:
         self._asked = False
@@ -222,7 +227,7 @@ async def _measure(
     await broker.administration.create(queue)
     policy = TokenPolicy(lambda _path, _name: None, check=False)
     server = AmqpServer(BusServer(broker, clock, entropy, policy), clock, timers)
-    senders = [_Sender(server) for _ in range(pairs)]
+    senders = [_Sender(server, varied=given.varied) for _ in range(pairs)]
     receivers = [_Receiver(server, asking=given.asking) for _ in range(pairs)]
     runtime.tune()
     await _round(senders, receivers, count // pairs // 4)
@@ -248,6 +253,7 @@ def main() -> None:
     parser.add_argument(
         "--expiring", action="store_true", help="in an hour, as the emulator's sample has it"
     )
+    parser.add_argument("--varied", action="store_true", help="messages of 100 bytes to 2 KiB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()

@@ -1,12 +1,47 @@
-"""Every test that wrote ends with the checker."""
+"""Every test that wrote ends with the checker; those of logs run with small packs as well."""
 
 import pytest
 
+from etagere.services.bus import packs
+
 from .harness import problems, stores
+
+with_small_packs = {
+    "test_administration",
+    "test_deferral_and_peek",
+    "test_failing_store",
+    "test_forwarding",
+    "test_locks",
+    "test_model",
+    "test_receiving",
+    "test_sending",
+    "test_settlement",
+    "test_simulation",
+    "test_time",
+    "test_transactions",
+}
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.module.__name__.rpartition(".")[2] in with_small_packs:
+        metafunc.parametrize("block_shift", [5, 1], ids=["32", "2"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def a_sound_store():
+def block_shift(request, monkeypatch):
+    """How many messages a pack has, as a power of two: with 2, two sends at once make one."""
+    shift = getattr(request, "param", packs.block_shift)
+    monkeypatch.setattr(packs, "block_shift", shift)
+    monkeypatch.setattr(packs, "block_messages", 1 << shift)
+    monkeypatch.setattr(packs, "pack_messages_min", min(shift, packs.pack_messages_min))
+    monkeypatch.setattr(packs, "_in_block", (1 << shift) - 1)
+    monkeypatch.setattr(packs, "_all", (1 << (1 << shift)) - 1)
+    return shift
+
+
+@pytest.fixture(autouse=True)
+def a_sound_store(block_shift):
+    del block_shift  # as it was during the test
     stores.clear()
     yield
     for store in stores:

@@ -218,9 +218,13 @@ class Bus:
     # ---- messages
 
     async def send(self, *messages, to="q"):
+        """Over a link, where plain messages that come together are stored together."""
         made = [message(one) if isinstance(one, str) else one for one in messages]
-        await self.broker.send(to, made)
+        sink = Sending()
+        self.broker.open_sender(to, sink).send(made, 0)
         await self.settle_down()
+        if sink.answers[0] is not None:
+            raise sink.answers[0]
 
     async def receiver(self, path="q", mode=peek_lock, credit=0, connection="c"):
         sink = Receiving()

@@ -5,7 +5,7 @@ import pytest
 
 from etagere.kv.contract import Partition
 from etagere.kv.tuples import pack
-from etagere.services.bus import keys, records
+from etagere.services.bus import keys, packs, records
 
 from .harness import Defer, make_bus, message, peek_lock, problems, stores
 
@@ -28,6 +28,8 @@ async def bus():
         message("later", message_id="3", at=1000),
         message(large, message_id="4"),
     )
+    await bus.queue("together")
+    await bus.send(*[message("one of many") for _ in range(64)], to="together")
     await bus.send(*[message(text, session=text) for text in ("a", "b", "b")], to="s")
     await bus.send(message(large), to="t")
     await bus.session("a", "s")
@@ -69,12 +71,12 @@ async def test_every_missing_row_is_noticed(bus):
         await put(bus, part, key, value)
         seen.add(key[4:5] if keys.is_whole(key) else key[:1])
     assert problems(bus.engine) == []
-    assert seen >= set(map(bytes, zip(b"cmotexhszdwbrS", strict=True)))
+    assert seen >= set(map(bytes, zip(b"cmplotexhszdwbrS", strict=True)))
 
 
 async def test_every_row_that_does_not_decode_is_noticed(bus):
     for part, key, value in await rows(bus):
-        if not keys.is_whole(key) or key[4:5] in b"cmosSR":
+        if not keys.is_whole(key) or key[4:5] in b"cmposSR":
             for damaged in (b"", b"\xff" + value[1:], value[:-1]):
                 await put(bus, part, key, damaged)
                 assert problems(bus.engine), (part, key)
@@ -101,6 +103,9 @@ async def test_rows_that_should_not_be_there_are_noticed(bus):
         keys.duplicate(0, b"d" * 16),
         keys.duplicate_age(0, 7, b"d" * 16),
         keys.message(0, 999),
+        keys.packed(0, 31, 0),
+        keys.packed(0, 0, 9),
+        keys.left(0, 31),
         keys.aside(0, 999),
         keys.rest(0, 999, 0),
         keys.rest(0, 4, 7),
@@ -127,6 +132,26 @@ async def test_rows_that_should_not_be_there_are_noticed(bus):
         await put(bus, catalogue, key, None)
     await put(bus, Partition(pack("bus", "elsewhere", 5)), keys.counters(0), b"\x01")
     assert any("not in the catalogue" in each for each in problems(bus.engine))
+
+
+async def test_a_pack_and_what_is_left_of_it_must_agree(bus):
+    whole = {(part, key): value for part, key, value in await rows(bus) if key[4:5] in b"pl"}
+    (part, key) = next(place for place in whole if place[1][4:5] == b"l")
+    first = keys.number_of(key) * packs.block_messages
+    chunks = whole[part, key][-1:]
+    for bits in (b"\0" * 4, b"\xff" * 3, b"\xff" * 5, b"\x7f" + b"\xff" * 3):
+        damaged = bits + chunks
+        await put(bus, part, key, damaged)
+        assert problems(bus.engine), damaged
+        await put(bus, part, key, whole[part, key])
+    assert problems(bus.engine) == []
+    await put(bus, part, keys.message(0, first), records.messages.encode(message_in(whole)))
+    assert any("a row of its own" in each for each in problems(bus.engine))
+
+
+def message_in(whole):
+    raw = b"".join(value for (_, key), value in sorted(whole.items()) if key[4:5] == b"p")
+    return records.packs.decode(raw)[0]
 
 
 @pytest.mark.parametrize("name", ["active", "deferred", "scheduled", "bytes", "expiring"])

@@ -1,15 +1,17 @@
 """Reading the logs: what windows load, what peek shows, which session is next."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from etagere.kv.contract import ReadTx
-from etagere.services.bus import keys, ledger, records
+from etagere.services.bus import keys, ledger, packs, records
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.messages import MessageState
 from etagere.services.bus.window import Row
 
 page_rows: Final = 64
+_number: Final = itemgetter(0)
 loaded_rows_at_once: Final = 128
 loaded_bytes_max: Final = 1024 * 1024
 """After this much the rest of a load is left for the next."""
@@ -22,22 +24,35 @@ async def load(tx: ReadTx, log: Log, after: int, limit: int) -> tuple[list[Row],
 
     They are fewer than `limit` where they are long.
     """
-    begin, end = keys.messages(log.number, after + 1)
-    decode, number_of = records.messages.decode, keys.number_of
     loaded: list[Row] = []
     size = 0
     while limit > 0:
         wanted = min(limit, loaded_rows_at_once)
-        rows = await tx.scan(log.part, begin, end, limit=wanted)
-        loaded += [(number_of(key), decode(raw)) for key, raw in rows]
-        if len(rows) < wanted:
+        rows, all_read = await _load_page(tx, log, after, wanted)
+        loaded += rows
+        if all_read:
             return loaded, True
-        size += sum([len(raw) for _, raw in rows])
+        size += sum([message.size for _, message in rows])
         if size > loaded_bytes_max:
             break
-        limit -= wanted
-        begin = rows[-1][0] + b"\0"
+        limit -= len(rows)
+        after = rows[-1][0]
     return loaded, False
+
+
+async def _load_page(tx: ReadTx, log: Log, after: int, wanted: int) -> tuple[list[Row], bool]:
+    """Up to so many; fewer, but at least one, where there are more of them."""
+    begin, end = keys.messages(log.number, after + 1)
+    decode, number_of = records.messages.decode, keys.number_of
+    own = await tx.scan(log.part, begin, end, limit=wanted)
+    rows = [(number_of(key), decode(raw)) for key, raw in own]
+    packed, known_until = await packs.load(tx, log.part, log.number, after, wanted)
+    if packed:
+        rows = sorted(rows + packed, key=_number) if rows else packed
+    if known_until is not None:
+        rows = [row for row in rows if row[0] <= known_until]
+    all_read = len(own) < wanted and known_until is None and len(rows) <= wanted
+    return rows[:wanted], all_read
 
 
 async def load_session(
@@ -93,9 +108,8 @@ async def peek(
     position = first
     while len(found) < count and looked < peeked_rows_max:
         rows = await _both_states(tx, log, position, min(count, page_rows))
-        for number, raw in rows:
+        for number, message in rows:
             looked += 1
-            message = records.messages.decode(raw)
             if session_id is not None and message.session_id != session_id:
                 continue
             size += message.size
@@ -110,14 +124,13 @@ async def peek(
     return found
 
 
-async def _both_states(tx: ReadTx, log: Log, first: int, limit: int) -> list[tuple[int, bytes]]:
+async def _both_states(tx: ReadTx, log: Log, first: int, limit: int) -> list[Row]:
     """Active and set aside, merged by number."""
-    merged: list[tuple[int, bytes]] = []
-    for range_of in (keys.messages, keys.all_aside):
-        begin, end = range_of(log.number, first)
-        rows = await tx.scan(log.part, begin, end, limit=limit)
-        merged.extend((keys.number_of(key), raw) for key, raw in rows)
-    merged.sort(key=lambda row: row[0])
+    merged, all_read = await load(tx, log, first - 1, limit)
+    begin, end = keys.all_aside(log.number, first, None if all_read else merged[-1][0])
+    rows = await tx.scan(log.part, begin, end, limit=limit)
+    merged += [(keys.number_of(key), records.messages.decode(raw)) for key, raw in rows]
+    merged.sort(key=_number)
     return merged[:limit]
 
 

@@ -14,7 +14,7 @@ from etagere.kv.contract import Partition, ReadTx
 from etagere.kv.layers.records import Codec, DamagedRecord
 from etagere.kv.layers.rows import every_row
 from etagere.kv.tuples import after, unpack
-from etagere.services.bus import keys, records
+from etagere.services.bus import keys, packs, records
 from etagere.services.bus.descriptions import SubscriptionDescription, TopicDescription
 from etagere.services.bus.keys import Range
 from etagere.services.bus.messages import MessageState
@@ -271,6 +271,8 @@ class _Census:
     in_sessions: int = 0
     sessions_active: int = 0
     states: int = 0
+    chunks: int = 0
+    """Of packs."""
 
     async def take(self) -> None:
         raw = await self._get(keys.counters(self.log))
@@ -289,6 +291,8 @@ class _Census:
             self.rows[kind] = self.rows.get(kind, 0) + 1
             if keys.is_message(key):
                 await self._see_message(key, value)
+            elif kind == b"l":
+                await self._see_pack(keys.number_of(key), value)
             elif kind == b"s":
                 await self._see_session(key, value)
             elif kind == b"z":
@@ -304,10 +308,7 @@ class _Census:
         )
         if message is None:
             return
-        if not 0 < number <= self.counters.last_number:
-            self._tell(f"message {number} has a number that is still to be given")
-        self.counted.bytes += message.size
-        self.entity.hold(message)
+        self._count_in(number, message)
         if key[4:5] == b"m":
             await self._see_active(number, message)
         elif message.state == MessageState.scheduled:
@@ -318,6 +319,37 @@ class _Census:
             self.counted.deferred += 1
             if message.state != MessageState.deferred:
                 self._tell(f"message {number} is set aside, and neither deferred nor scheduled")
+
+    def _count_in(self, number: int, message: StoredMessage) -> None:
+        if not 0 < number <= self.counters.last_number:
+            self._tell(f"message {number} has a number that is still to be given")
+        self.counted.bytes += message.size
+        self.entity.hold(message)
+
+    async def _see_pack(self, block: int, raw: bytes) -> None:
+        first = packs.first_of(block)
+        bits, chunks = packs.decode_left(raw)
+        self.chunks += chunks
+        try:
+            messages = await packs.messages_of(
+                self.entity.tx, self.entity.part, self.log, block, chunks
+            )
+        except DamagedRecord as damage:
+            self._tell(f"the messages from {first} on do not decode: {damage}")
+            return
+        if len(messages) > packs.block_messages:
+            self._tell(f"{len(messages)} messages from {first} on are one pack")
+        if len(raw) != packs.left_bytes or not 0 < bits < 1 << len(messages):
+            self._tell(f"which of the messages from {first} on are left is not said")
+        for number, message in enumerate(messages, first):
+            if not bits >> number - first & 1:
+                continue
+            self._count_in(number, message)
+            await self._see_active(number, message)
+            if message.rest is not None:
+                self._tell(f"message {number} is in a pack, and its rest is not")
+            if await self._get(keys.message(self.log, number)) is not None:
+                self._tell(f"message {number} is in a pack, and in a row of its own")
 
     async def _see_active(self, number: int, message: StoredMessage) -> None:
         self.counted.active += 1
@@ -382,6 +414,7 @@ class _Census:
             ("messages of sessions that are there", b"x", self.in_sessions),
             ("first messages", b"h", self.sessions_active),
             ("states", b"z", self.states),
+            ("chunks of packs", b"p", self.chunks),
             ("remembered ids", b"d", self.rows.get(b"w", 0)),
         ):
             found = self.rows.get(kind, 0)

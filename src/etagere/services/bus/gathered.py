@@ -209,7 +209,7 @@ class Completions:
         if opened is None:
             return False
         messages = [lock.held for item in self.items for lock in item.locks]
-        ledger.erase_run(
+        await ledger.erase_run(
             opened,
             [held.number for held in messages],
             sum([held.size for held in messages]),

@@ -15,6 +15,8 @@ hangs on it.  In it, first the rows of its *logs*, keyed by log number, row kind
 
     c                       LogCounters
     m  sequence number      an active message
+    p  block, chunk         active messages that came together (`packs`)
+    l  block                which of them are left
     o  sequence number      a message set aside: deferred or scheduled
     t  due time, number     scheduled messages by time
     e  expiry time, number  active messages that expire, by time
@@ -53,6 +55,7 @@ logs_per_node: Final = 4
 
 _row: Final = Struct(">IcQ").pack
 _two: Final = Struct(">IcQQ").pack
+_part: Final = Struct(">IcQH").pack
 _kind: Final = Struct(">Ic").pack
 _number: Final = Struct(">Q")
 _chunk: Final = Struct(">IcIQI").pack
@@ -137,6 +140,22 @@ def each_message(log: int, numbers: Iterable[int]) -> list[bytes]:
 def messages(log: int, first: int, last: int | None = None) -> Range:
     """Active messages from `first` on, up to and with `last`."""
     return _numbers(log, b"m", first, last)
+
+
+def packed(log: int, block: int, chunk: int) -> bytes:
+    return _part(log, b"p", block, chunk)
+
+
+def all_packed(log: int, block: int) -> Range:
+    return _row(log, b"p", block), _row(log, b"p", block + 1)
+
+
+def left(log: int, block: int) -> bytes:
+    return _row(log, b"l", block)
+
+
+def all_left(log: int, first: int) -> Range:
+    return _numbers(log, b"l", first, None)
 
 
 def aside(log: int, number: int) -> bytes:
@@ -339,6 +358,8 @@ _shapes: Final[Mapping[bytes, _Shape]] = {
     b"m": 8,
     b"o": 8,
     b"h": 8,
+    b"p": 10,
+    b"l": 8,
     b"t": 16,
     b"e": 16,
     b"x": (8, (str,)),

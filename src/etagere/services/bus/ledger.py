@@ -11,7 +11,7 @@ import msgspec
 
 from etagere.base.clock import Timestamp
 from etagere.kv.contract import Partition, ReadTx, Tx
-from etagere.services.bus import keys, records
+from etagere.services.bus import keys, packs, records
 from etagere.services.bus.messages import MessageState
 from etagere.services.bus.records import LogCounters, Rest, SessionRecord, StoredMessage
 
@@ -127,9 +127,7 @@ class Ledger:
         self._put_active(opened, number, message)
         return number
 
-    def append_run(
-        self, opened: Opened, messages: Sequence[StoredMessage], *, expire: bool
-    ) -> None:
+    def append_run(self, opened: Opened, messages: list[StoredMessage], *, expire: bool) -> None:
         """`append_plain` for each; `expire` is whether any of them may.  Nothing of them lies
         elsewhere yet."""
         if not messages:
@@ -146,9 +144,7 @@ class Ledger:
         counters.active += count
         counters.bytes += sum(sizes)
         numbered = list(enumerate(messages, first))
-        rows = keys.message_run(log.number, first, count)
-        encoded = records.messages.encode_each(messages)
-        self.tx.put_all(log.part, dict(zip(rows, encoded, strict=True)))
+        self._write_run(log, first, messages, sizes)
         if not expire:
             opened.appended += numbered
             return
@@ -160,6 +156,36 @@ class Ledger:
             earliest = min(expiring)[0]
             opened.earliest_expiry = min(opened.earliest_expiry or earliest, earliest)
         opened.appended += numbered
+
+    def _write_run(
+        self, log: Log, first: int, messages: list[StoredMessage], sizes: list[int]
+    ) -> None:
+        """In packs where they fill one, and else in a row for each."""
+        rows: dict[bytes, bytes] = {}
+        begin, count = 0, len(messages)
+        for number in packs.blocks_begun(first, count):
+            at = number - first
+            end = min(at + packs.block_messages, count)
+            enough = end - at >= packs.pack_messages_min
+            if enough and sum(sizes[at:end]) <= packs.pack_bytes_max:
+                self._encode_each(log, first, messages, begin, at, rows)
+                rows.update(packs.rows_of(log.number, number, messages[at:end]))
+                begin = end
+        self._encode_each(log, first, messages, begin, count, rows)
+        self.tx.put_all(log.part, rows)
+
+    def _encode_each(
+        self,
+        log: Log,
+        first: int,
+        messages: list[StoredMessage],
+        begin: int,
+        end: int,
+        rows: dict[bytes, bytes],
+    ) -> None:
+        if begin < end:
+            each = keys.message_run(log.number, first + begin, end - begin)
+            rows.update(zip(each, records.messages.encode_each(messages[begin:end]), strict=True))
 
     def put_active(self, log: Log, number: int, message: StoredMessage) -> None:
         opened = self._opened[log]
@@ -185,45 +211,41 @@ class Ledger:
             assert message.session_id is not None
             await self._enter_session(log, message.session_id, number)
 
-    def rewrite(self, log: Log, number: int, message: StoredMessage) -> None:
+    async def rewrite(self, log: Log, number: int, message: StoredMessage) -> None:
         """Its row again, after a change that no index shows."""
-        key = keys.aside if message.state else keys.message
         self._opened[log].dirty = True
-        self.write(log, key(log.number, number), message, number)
+        if message.state:
+            key = keys.aside(log.number, number)
+        else:
+            key = keys.message(log.number, number)
+            await packs.take_out(self.tx, log.part, log.number, (number,))
+        self.write(log, key, message, number)
 
     def write(self, log: Log, key: bytes, message: StoredMessage, number: int) -> None:
         if len(message.tail) > inline_bytes_max or message.rest is not None:
             message = self._without_rest(log, number, message)
         self.tx.put(log.part, key, records.messages.encode(message))
 
-    def erase(self, log: Log, number: int, size: int, expires_at: int) -> None:
+    async def erase(self, log: Log, number: int, size: int, expires_at: int) -> None:
         """Forget an active message of a log without sessions, and without a rest elsewhere."""
-        self.erase_plain(self._opened[log], number, size, expires_at)
+        expiring = [(expires_at, number)] if expires_at else ()
+        await self.erase_run(self._opened[log], (number,), size, expiring)
 
-    def erase_plain(self, opened: Opened, number: int, size: int, expires_at: int) -> None:
-        opened.dirty = True
-        log, counters = opened.log, opened.counters
-        counters.active -= 1
-        counters.bytes -= size
-        self.tx.delete(log.part, keys.message(log.number, number))
-        if expires_at:
-            counters.expiring -= 1
-            self.tx.delete(log.part, keys.expiry(log.number, expires_at, number))
-
-    def erase_run(
+    async def erase_run(
         self,
         opened: Opened,
         numbers: Sequence[int],
         size: int,
         expiring: Sequence[tuple[int, int]],
     ) -> None:
-        """`erase_plain` for each of these; `size` is that of all, `expiring` are the times and the
+        """`erase` for each of these; `size` is that of all, `expiring` are the times and the
         numbers of those that expire."""
         opened.dirty = True
         log, counters = opened.log, opened.counters
         counters.active -= len(numbers)
         counters.bytes -= size
-        self.tx.delete_all(log.part, keys.each_message(log.number, numbers))
+        others = await packs.take_out(self.tx, log.part, log.number, numbers)
+        self.tx.delete_all(log.part, keys.each_message(log.number, others))
         if expiring:
             counters.expiring -= len(expiring)
             self.tx.delete_all(
@@ -232,7 +254,7 @@ class Ledger:
 
     async def take_active(self, log: Log, number: int, message: StoredMessage) -> None:
         """Take an active message out of its log; its rest stays for whoever gets it next."""
-        self.erase(log, number, message.size, message.expires_at)
+        await self.erase(log, number, message.size, message.expires_at)
         if log.sessioned:
             assert message.session_id is not None
             await self._leave_session(log, message.session_id, number)
@@ -376,7 +398,9 @@ class Ledger:
 async def active(tx: ReadTx, log: Log, number: int) -> StoredMessage | None:
     """An active message, without its rest."""
     raw = await tx.get(log.part, keys.message(log.number, number))
-    return None if raw is None else records.messages.decode(raw)
+    if raw is None:
+        return await packs.find(tx, log.part, log.number, number)
+    return records.messages.decode(raw)
 
 
 async def aside(tx: ReadTx, log: Log, number: int) -> StoredMessage | None:

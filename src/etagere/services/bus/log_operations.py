@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from etagere.kv.contract import Partition
-from etagere.services.bus import errors, keys, records
+from etagere.services.bus import browsing, errors, keys
 from etagere.services.bus.deposit import Depositor, drop_old_duplicates, forwarding_failed
 from etagere.services.bus.ledger import Ledger, Log, fill
 from etagere.services.bus.messages import Message, MessageState, SectionCodec
@@ -153,25 +153,27 @@ class DeleteBatch(_Step):
         removed: set[int] = set()
         scanned = after = 0
         while len(removed) < self._count and scanned < scanned_rows_max:
-            if self._session_id is None:
-                begin, end = keys.messages(log.number, after + 1)
-            else:
-                begin, end = keys.session_messages(log.number, self._session_id, after + 1)
-            rows = await ledger.tx.scan(log.part, begin, end, limit=page_rows)
-            for key, _ in rows:
-                number = keys.number_of(key)
+            rows, all_read = await self._load(ledger, after)
+            for number, message in rows:
                 if number not in self._skip and len(removed) < self._count:
-                    await self._remove(ledger, number, removed)
+                    await self._remove(ledger, number, message, removed)
             scanned += len(rows)
-            if len(rows) < page_rows:
+            if all_read:
                 break
-            after = keys.number_of(rows[-1][0])
+            after = rows[-1][0]
         return removed
 
-    async def _remove(self, ledger: Ledger, number: int, removed: set[int]) -> None:
+    async def _load(self, ledger: Ledger, after: int) -> tuple[list[Row], bool]:
+        """Some of the messages, and whether these are all."""
+        if self._session_id is None:
+            return await browsing.load(ledger.tx, self._log, after, page_rows)
+        return await browsing.load_session(ledger.tx, self._log, self._session_id, after, page_rows)
+
+    async def _remove(
+        self, ledger: Ledger, number: int, message: StoredMessage, removed: set[int]
+    ) -> None:
         log = self._log
-        message = await ledger.active(log, number)
-        if message is None or message.enqueued_at >= self._before:
+        if message.enqueued_at >= self._before:
             return
         await ledger.take_active(log, number, message)
         if message.rest is not None:
@@ -302,23 +304,26 @@ class HandOn(_Step):
         if await ledger.open(log) is None or target.forward_to is None:
             return set()
         left: set[int] = set()
-        begin, end = keys.messages(log.number, 0)
-        for key, raw in await ledger.tx.scan(
-            log.part, begin, end, limit=self._limit + len(self._skip)
-        ):
-            number = keys.number_of(key)
-            if number in self._skip:
-                continue
-            message = records.messages.decode(raw)
-            await fill(ledger.tx, log.part, message)
-            await ledger.take_active(log, number, message)
-            if message.rest is not None:
-                await ledger.release_rest(log.part, message.rest)
-                message.rest = None
-            message.enqueued_number = message.enqueued_number or number
-            await self._around.depositor(ledger).forward(target, message)
-            left.add(number)
+        after, all_read = 0, False
+        while not (left or all_read):
+            rows, all_read = await browsing.load(ledger.tx, log, after, self._limit)
+            for number, message in rows:
+                if number not in self._skip:
+                    await self._hand_on(ledger, number, message)
+                    left.add(number)
+            after = rows[-1][0] if rows else after
         return left
+
+    async def _hand_on(self, ledger: Ledger, number: int, message: StoredMessage) -> None:
+        target = self._around.target
+        log = target.log
+        await fill(ledger.tx, log.part, message)
+        await ledger.take_active(log, number, message)
+        if message.rest is not None:
+            await ledger.release_rest(log.part, message.rest)
+            message.rest = None
+        message.enqueued_number = message.enqueued_number or number
+        await self._around.depositor(ledger).forward(target, message)
 
 
 class SetSessionState(_Step):

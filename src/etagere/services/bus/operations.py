@@ -174,7 +174,7 @@ class Settle:
             if held.session_id is None and held.rest is None and not held.state:
                 if self._verify and await ledger.active(log, held.number) is None:
                     return gone
-                ledger.erase(log, held.number, held.size, held.expires_at)
+                await ledger.erase(log, held.number, held.size, held.expires_at)
                 return leaves
             return await _complete(ledger, log, held)
         depositor = Depositor(ledger, self._reach, self._codec, self._seed)

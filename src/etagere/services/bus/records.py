@@ -92,6 +92,7 @@ class SubscriptionRecord(msgspec.Struct, kw_only=True):
 
 
 messages: Final[Codec[StoredMessage]] = Codec(1, StoredMessage)
+packs: Final[Codec[list[StoredMessage]]] = Codec(1, list[StoredMessage])
 counters: Final[Codec[LogCounters]] = Codec(1, LogCounters)
 sessions: Final[Codec[SessionRecord]] = Codec(1, SessionRecord)
 entities: Final[Codec[EntityRecord]] = Codec(1, EntityRecord)

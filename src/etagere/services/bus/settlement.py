@@ -190,7 +190,7 @@ class Settler:
             ledger.defer(log, number, message)
         else:
             ledger.counters(log).bytes += message.size - old_size
-            ledger.rewrite(log, number, message)
+            await ledger.rewrite(log, number, message)
         return Stays(message)
 
     async def _dead_letter(
