@@ -12,6 +12,7 @@ import msgspec
 from etagere.base.clock import Timestamp, timestamp_never
 from etagere.kv.contract import Partition
 from etagere.services.bus import errors, names
+from etagere.services.bus.competing_owner import CompetingOwner
 from etagere.services.bus.descriptions import (
     Description,
     SubscriptionDescription,
@@ -26,13 +27,14 @@ from etagere.services.bus.descriptions import (
 from etagere.services.bus.gathered import Sends
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.names import EntityKind, SubQueue
-from etagere.services.bus.owner import Owner
 from etagere.services.bus.records import EntityRecord, LogCounters, SubscriptionRecord
 from etagere.services.bus.rules import Rule, RuleDescription, compiled
 from etagere.services.bus.session_owner import SessionOwner
 from etagere.services.bus.topology import Reach, Target, logs_of, target_of
 
 never: Final = timestamp_never
+
+Owner = CompetingOwner | SessionOwner
 
 
 class LogState:
@@ -60,7 +62,7 @@ class LogState:
         self.sub_queue = sub_queue
         self.log: Log = node.target.log_of(sub_queue)
         self.counters = counters
-        self.owner: Owner | SessionOwner | None = None
+        self.owner: Owner | None = None
         """Made when somebody first receives from it."""
         self.next_due: Timestamp = never
         """When the first scheduled message is due."""

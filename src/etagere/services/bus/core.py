@@ -18,13 +18,13 @@ from etagere.base.errors import Refused
 from etagere.kv.contract import Engine, Partition, ReadTx, StoreError
 from etagere.services.bus import browsing, keys, records
 from etagere.services.bus.agenda import Agenda
-from etagere.services.bus.catalogue import Catalogue, Entity, LogState
+from etagere.services.bus.catalogue import Catalogue, Entity, LogState, Owner
+from etagere.services.bus.competing_owner import CompetingOwner
 from etagere.services.bus.deliveries import LockedRun
 from etagere.services.bus.descriptions import Tier, receives_allowed
 from etagere.services.bus.ledger import Log
 from etagere.services.bus.messages import SectionCodec
 from etagere.services.bus.operations import Expire, Operation, Settle
-from etagere.services.bus.owner import Owner
 from etagere.services.bus.records import LogCounters
 from etagere.services.bus.session_owner import SessionOwner
 from etagere.services.bus.stream import Fetch, FindSession, Lapse, Load, Request
@@ -264,9 +264,9 @@ class Core:
 
     # ---- owners
 
-    def owner_of(self, state: LogState) -> Owner | SessionOwner:
+    def owner_of(self, state: LogState) -> Owner:
         if state.owner is None:
-            kind = SessionOwner if state.log.sessioned else Owner
+            kind = SessionOwner if state.log.sessioned else CompetingOwner
             owner = kind(
                 state.node.target,
                 state.sub_queue,
@@ -291,7 +291,7 @@ class Core:
                 self._busy.discard(state)
         self.reschedule(state)
 
-    def _carry_out(self, state: LogState, owner: Owner | SessionOwner) -> bool:
+    def _carry_out(self, state: LogState, owner: Owner) -> bool:
         """True if there was anything."""
         owner.advance(self.clock.now())
         answers, deliveries, operations = owner.answers, owner.deliveries, owner.take_operations()
@@ -343,7 +343,7 @@ class Core:
 
     # ---- what owners ask of the store
 
-    def _take_up(self, state: LogState, owner: Owner | SessionOwner, request: Request) -> None:
+    def _take_up(self, state: LogState, owner: Owner, request: Request) -> None:
         match request:
             case Load():
                 self.spawn(self._load(state, owner, request))
@@ -355,7 +355,7 @@ class Core:
             case Lapse():
                 self._expire(state, owner, request)
 
-    async def _load(self, state: LogState, owner: Owner | SessionOwner, request: Load) -> None:
+    async def _load(self, state: LogState, owner: Owner, request: Load) -> None:
         log, session_id = state.log, request.stream.session_id
 
         async def body(tx: ReadTx) -> tuple[list[Row], bool]:
@@ -372,7 +372,7 @@ class Core:
         owner.loaded(request, rows, self.clock.now(), all_read=all_read)
         self.settle_effects(state)
 
-    async def _fetch(self, state: LogState, owner: Owner | SessionOwner, request: Fetch) -> None:
+    async def _fetch(self, state: LogState, owner: Owner, request: Fetch) -> None:
         async def body(tx: ReadTx) -> list[Row]:
             return await browsing.fetch(tx, state.log, request.numbers)
 
@@ -400,7 +400,7 @@ class Core:
         owner.session_found(session_id, self.clock.now())
         self.settle_effects(state)
 
-    def _expire(self, state: LogState, owner: Owner | SessionOwner, request: Lapse) -> None:
+    def _expire(self, state: LogState, owner: Owner, request: Lapse) -> None:
         def report(_operation: Any, _result: Any, refusal: Any, now: Timestamp) -> None:
             owner.lapsed(request, now, failed=refusal is not None)
             if refusal is not None:  # a sweep will look again, from the beginning

@@ -12,8 +12,8 @@ caller then empties, in this order:
     notices      (callable, arguments): ends of drains, sessions granted and lost
 
 The log is in the store.  In memory are locks, bounded by the credit that receivers gave, and
-windows, bounded by a constant.  `Owner` serves competing receivers; `SessionOwner` (in
-`session_owner`) hands out sessions.
+windows, bounded by a constant.  `OwnerBase` is what both kinds share: `CompetingOwner` serves
+competing receivers, `SessionOwner` hands out sessions.
 
 What ends a lock, and what then becomes of the message, is `kernel.message_lock`'s table; an end
 that counts as a failed delivery goes through the store before the message is available again, so
@@ -31,7 +31,7 @@ from etagere.services.bus.credit import Taker
 from etagere.services.bus.deliveries import LockedRun, delivery_of
 from etagere.services.bus.gathered import Completed, Completions
 from etagere.services.bus.ledger import Log
-from etagere.services.bus.locks import Lock, LockStatus, LockTable, new_custody, settling
+from etagere.services.bus.locks import Lock, LockStatus, LockTable, settling
 from etagere.services.bus.messages import (
     Complete,
     DeadLetter,
@@ -43,7 +43,6 @@ from etagere.services.bus.messages import (
 )
 from etagere.services.bus.names import SubQueue
 from etagere.services.bus.operations import Answer, Operation, PutBack, Settle
-from etagere.services.bus.overriding import override
 from etagere.services.bus.records import StoredMessage
 from etagere.services.bus.settlement import Held, Settled, Stays, gone, lock_end_of
 from etagere.services.bus.stream import Fetch, Lapse, Load, Request, Stream
@@ -611,102 +610,3 @@ class OwnerBase:
 
 def _report_to_nobody(*_arguments: Any) -> None:
     pass
-
-
-class Owner(OwnerBase):
-    """Competing receivers on one log."""
-
-    def __init__(
-        self,
-        target: Target,
-        sub_queue: SubQueue,
-        last_number: int,
-        draw_tokens: DrawTokens,
-    ) -> None:
-        super().__init__(target, sub_queue, draw_tokens)
-        self.stream = Stream(self, last_number + 1, None)
-
-    # ---- links
-
-    def attach(self, taker: Taker) -> None:
-        self.stream.credit.add(taker)
-
-    def set_credit(self, taker: Taker, credit: int, *, drain: bool) -> None:
-        self.stream.set_credit(taker, credit, drain=drain)
-        self.wake(self.stream)
-
-    def detach(self, taker: Taker, *, broken: bool) -> None:
-        """Orderly: its locks last until they run out.  Broken: they end now, since links cannot be
-        recovered on another connection."""
-        self.stream.leave(taker)
-        tokens, taker.tokens = taker.tokens, set()
-        locks = [lock for token in tokens if (lock := self.locks.find(token)) is not None]
-        for lock in sorted(locks, key=lambda lock: lock.held.number):
-            lock.taker = None
-            if broken and not lock.is_ending:
-                self.end(lock, LockEnd.CONNECTION_LOST)
-        self.wake(self.stream)
-
-    @property
-    def takers(self) -> list[Taker]:
-        return list(self.stream.credit.takers)
-
-    @override
-    def reconfigured(self, target: Target, now: Timestamp) -> None:
-        super().reconfigured(target, now)
-        self.wake(self.stream)
-
-    # ---- the log
-
-    def reported(
-        self,
-        before: int,
-        last: int,
-        rows: Sequence[Row],
-        now: Timestamp,  # noqa: ARG002 - sessions need it
-    ) -> None:
-        """A commit gave the numbers after `before` up to `last`; `rows` of them are active."""
-        stream = self.stream
-        credit = stream.credit
-        demand = credit.demand or len(credit.takers)  # they will want more when this is written
-        stream.window.reported(before, last, rows, demand=demand)
-        self.wake(stream)
-
-    def thaw(self, removed: set[int], now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
-        """What went through the log is through, and took these messages."""
-        self._frozen -= 1
-        self.stream.window.discard(removed)
-        self.wake(self.stream)
-
-    def swept(self, removed: set[int]) -> None:
-        """A sweep took these messages; they had expired."""
-        self.stream.window.discard(removed)
-
-    @override
-    def doubt(self, now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
-        self.doubtful = True
-        self.stream.window.doubt()
-        self.wake(self.stream)
-
-    @override
-    def came_back(self, stream: Stream, now: Timestamp) -> None:  # noqa: ARG002 - sessions need it
-        self.wake(stream)
-
-    @override
-    def take_custody(
-        self,
-        stream: Stream | None,  # noqa: ARG002 - sessions need it
-        now: Timestamp,
-        count: int,
-    ) -> tuple[Custody[bytes], Timestamp]:
-        custody = new_custody(self._draw_tokens(1)[0], now, self.lock_duration, count)
-        return custody, custody.until
-
-    @override
-    def lock_terms(
-        self,
-        stream: Stream,  # noqa: ARG002 - sessions need it
-        now: Timestamp,
-    ) -> tuple[Timestamp, Timestamp]:
-        until = Timestamp(now + self.lock_duration)
-        return until, until

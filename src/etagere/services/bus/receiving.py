@@ -8,6 +8,7 @@ from etagere.base.clock import Timestamp
 from etagere.base.errors import Refused
 from etagere.services.bus import errors
 from etagere.services.bus.catalogue import LogState, Node
+from etagere.services.bus.competing_owner import CompetingOwner
 from etagere.services.bus.core import Core
 from etagere.services.bus.credit import Taker
 from etagere.services.bus.deliveries import LockedRun
@@ -15,7 +16,6 @@ from etagere.services.bus.links import ReceiverSink
 from etagere.services.bus.messages import Delivery, Outcome, ReceiveMode, release
 from etagere.services.bus.names import EntityKind, SubQueue
 from etagere.services.bus.overriding import override
-from etagere.services.bus.owner import Owner
 from etagere.services.bus.sending import key_chars_max
 from etagere.services.bus.session_owner import Acceptance, Hold, SessionOwner
 
@@ -86,7 +86,7 @@ class ReceiverLink:
         return self._taker.mode
 
     def attach(self) -> None:
-        assert isinstance(self._owner, Owner)
+        assert isinstance(self._owner, CompetingOwner)
         self.node.state.links.add(self)
         self._owner.attach(self._taker)
 
@@ -99,7 +99,7 @@ class ReceiverLink:
         core.touch(self._state)
 
     def _give_credit(self, credit: int, *, drain: bool) -> None:
-        assert isinstance(self._owner, Owner)
+        assert isinstance(self._owner, CompetingOwner)
         self._owner.set_credit(self._taker, credit, drain=drain)
 
     def settle(self, token: bytes, outcome: Outcome, ticket: Any) -> None:
@@ -133,7 +133,7 @@ class ReceiverLink:
         self.node.state.links.discard(self)
 
     def _detach(self, *, broken: bool) -> None:
-        assert isinstance(self._owner, Owner)
+        assert isinstance(self._owner, CompetingOwner)
         self._owner.detach(self._taker, broken=broken)
 
     # ---- called by the owner
