@@ -48,7 +48,7 @@ class Case:
         name: str,
         script: str,
         *,
-        connections: int = 16,
+        connections: int = 32,
         threads: int = 2,
         entities: int = 1,
         **environment: str,
@@ -68,7 +68,7 @@ cases: Final = (
     Case("Merge, If-Match loop", "table_update", connections=8, threads=8),
     Case("Get", "table_get"),
     Case("Query a partition of 100", "table_query"),
-    Case("Batch of 100 inserts", "table_batch", connections=8, entities=batch_size),
+    Case("Batch of 100 inserts", "table_batch", connections=16, entities=batch_size),
 )
 
 
