@@ -358,7 +358,7 @@ def test_the_short_way_reads_operations_as_the_long_way_does(
 
     short = outcome(batch._read_usual)
     if short is not None:
-        assert short == outcome(batch._read_operation)
+        assert short == outcome(batch._read_any)
 
 
 _usual_heads = (

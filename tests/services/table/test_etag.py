@@ -1,11 +1,13 @@
 """ETags and Timestamps are one stamp."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
-from etagere.services.table.etag import etag_of, matches, parse_if_match, timestamp_of
+from etagere.services.table.etag import etag_of, etags_of, matches, parse_if_match, timestamp_of
 
 _stamp = 16239511667775430  # 2021-06-17T17:32:46.777543Z
 
@@ -52,3 +54,15 @@ def test_what_is_no_etag_is_refused(text: str):
     with pytest.raises(Refused) as refusal:
         parse_if_match(text)
     assert refusal.value.code == "InvalidInput"
+
+
+@given(
+    st.integers(1, 10**11).flatmap(
+        lambda second: st.integers(second * 10**7 - 120, second * 10**7 + 120)
+    )
+    | st.integers(10**7, 2**60),
+    st.lists(st.integers(1, 3), max_size=120),
+)
+def test_etags_of_several(first: int, steps: list[int]):
+    stamps = list(itertools.accumulate(steps, initial=first))
+    assert etags_of(stamps) == [etag_of(stamp) for stamp in stamps]

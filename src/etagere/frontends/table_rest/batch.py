@@ -114,12 +114,17 @@ def _operations(change_set: Iterable[bytes], account: str) -> list["BatchOperati
 
 def _operation(raw: bytes, account: str) -> BatchOperation | Refused:
     try:
-        return _read_usual(raw, account) or _read_operation(raw, account)
+        return read_operation(raw, account)
     except Refused as refused:
         return refused
 
 
-def _read_operation(raw: bytes, account: str) -> BatchOperation:
+def read_operation(raw: bytes, account: str) -> BatchOperation:
+    """The request that a part is."""
+    return _read_usual(raw, account) or _read_any(raw, account)
+
+
+def _read_any(raw: bytes, account: str) -> BatchOperation:
     part = multipart.part_of(raw)
     _check_http(part.headers)
     head, body = multipart.split(part.body.lstrip(b"\r\n"))
@@ -159,7 +164,7 @@ def _read_line(line: bytes, account: str) -> _Line:
 
 
 def _read_usual(raw: bytes, account: str) -> BatchOperation | None:
-    """The same as `_read_operation` for what SDKs send; nothing for what wants a closer look."""
+    """The same as `_read_any` for what SDKs send; nothing for what wants a closer look."""
     pieces = raw.split(_blank, 2)
     if len(pieces) != 3 or max(len(pieces[0]), len(pieces[1])) > head_bytes_remembered:
         return None
@@ -260,15 +265,20 @@ def encode(parts: Sequence[bytes], token: str, *, is_change_set: bool) -> bytes:
     if not is_change_set:
         return b"--%b\r\n%b--%b--\r\n" % (outer, parts[0], outer)
     inner = f"changesetresponse_{token}".encode()
-    delimiter = b"--%b\r\n" % inner
+    between = delimiter(token)
     return b"--%b\r\nContent-Type: multipart/mixed; boundary=%b\r\n\r\n%b%b--%b--\r\n--%b--\r\n" % (
         outer,
         inner,
-        delimiter,
-        delimiter.join(parts),
+        between,
+        between.join(parts),
         inner,
         outer,
     )
+
+
+def delimiter(token: str) -> bytes:
+    """What stands between the parts of a change set."""
+    return b"--changesetresponse_%b\r\n" % token.encode()
 
 
 def encode_part(answer: Answer) -> bytes:

@@ -5,7 +5,14 @@ from typing import Final
 
 from etagere.frontends.table_rest import decode
 from etagere.services.table.entity import EntityBody, encode, read_members
-from etagere.services.table.shape import Sent, Shape, Signature, shape_of, signature_of
+from etagere.services.table.shape import (
+    Sent,
+    SentAlike,
+    Shape,
+    Signature,
+    shape_of,
+    signature_of,
+)
 
 usual_bytes_max: Final = 16 * 1024
 """No text in so short a body is longer than a string property can be."""
@@ -40,6 +47,15 @@ class EntityReader:
         sent = _sent(read_members(own.items()))
         self._notice(own)
         return sent
+
+    def read_alike(self, bodies: list[bytes]) -> SentAlike | None:
+        """Several bodies in one step, if they are of the shape that is known, and of one partition.
+
+        Those of which this has nothing to say are to be read one by one.
+        """
+        if self._shape is None or max(map(len, bodies)) > usual_bytes_max:
+            return None
+        return self._shape.read_alike(bodies)
 
     def _notice(self, members: dict[str, object]) -> None:
         """Several bodies of one signature, one after the other, are a reason to have its shape."""

@@ -41,6 +41,13 @@ def key_literal(key: str) -> str:
     return quote(key.replace("'", "''"), safe="'")
 
 
+def key_literals(keys: list[str]) -> list[str]:
+    """The same for each."""
+    if _plain_key("".join(keys)) is not None:
+        return keys
+    return [key_literal(key) for key in keys]
+
+
 def entity_segment(table: str, partition_key: str, row_key: str) -> str:
     """`T(PartitionKey='..',RowKey='..')`"""
     return f"{table}(PartitionKey='{key_literal(partition_key)}',RowKey='{key_literal(row_key)}')"

@@ -4,19 +4,21 @@ They are what `writing.reply` and `batch.encode_part` make; here nothing that se
 is written twice.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from etagere.base.clock import Timestamp, ticks_per_second
 from etagere.frontends.table_rest import batch, writing
 from etagere.frontends.table_rest.batch import Answer
 from etagere.frontends.table_rest.call import reply_headers
-from etagere.frontends.table_rest.encode import EntityWriter, key_literal
+from etagere.frontends.table_rest.encode import EntityWriter, key_literal, key_literals
 from etagere.frontends.table_rest.media import Metadata, content_types
 from etagere.frontends.table_rest.prefer import no_content
 from etagere.frontends.table_rest.writing import Manner
 from etagere.kernel.dates import format_iso_seconds
-from etagere.services.table.entities import Change, Stored, Write
-from etagere.services.table.etag import etag_of
+from etagere.services.table.entities import Change, Series, Stored, Write
+from etagere.services.table.etag import etag_of, etags_of
 
 _insert: Final = Change.INSERT
 _delete: Final = Change.DELETE
@@ -75,6 +77,47 @@ class PartWriter:
         reply = writing.reply(manner, write, stamp, self._table, self._endpoint, self._account)
         return batch.encode_part(Answer(reply.status, reply.headers, reply.body, content_id))
 
+    def write_alike(
+        self,
+        manner: Manner,
+        series: Series,
+        stamps: Sequence[int],
+        content_ids: list[str] | None,
+        delimiter: bytes,
+    ) -> bytes:
+        """The same for changes of one manner, all of which were done, with a delimiter between."""
+        change = manner.change
+        name: list[bytes | list[bytes]] = [_none]
+        if content_ids is not None:
+            name += [b"Content-ID: ", _column(content_ids), b"\r\n"]
+        if change is _delete:
+            return _rows([*name, _changed + b"\r\n\r\n"], len(stamps), delimiter)
+        if change is _insert and manner.prefer != no_content:
+            names: Iterable[str | None] = content_ids or repeat(None, len(stamps))
+            writes = zip(series.writes, stamps, names, strict=True)
+            return delimiter.join([self.write(manner, *each) for each in writes])
+        etag = _column(etags_of(stamps))
+        if change is not _insert:
+            return _rows(
+                [*name, _changed + b"ETag: ", etag, b"\r\n\r\n\r\n"], len(stamps), delimiter
+            )
+        self._remember_partition(series.partition_key)
+        row_key = _column(key_literals(series.row_keys))
+        return _rows(
+            [
+                *name,
+                _inserted + b"ETag: ",
+                etag,
+                b"\r\nLocation: " + self._location,
+                row_key,
+                b"')\r\nPreference-Applied: return-no-content\r\nDataServiceId: " + self._location,
+                row_key,
+                b"')\r\n\r\n\r\n",
+            ],
+            len(stamps),
+            delimiter,
+        )
+
     def _remember_partition(self, partition_key: str) -> None:
         self._partition_key = partition_key
         begin = (
@@ -91,3 +134,18 @@ class PartWriter:
             text = format_iso_seconds(Timestamp(second * ticks_per_second))[:-1]
             self._second_text = text.replace(":", "%3A").encode()
         return b"W/\"datetime'%b.%07dZ'\"" % (self._second_text, fraction)
+
+
+def _column(texts: list[str]) -> list[bytes]:
+    """Of texts without line feeds."""
+    return "\n".join(texts).encode("latin-1", "replace").split(b"\n")
+
+
+def _rows(columns: list[bytes | list[bytes]], count: int, between: bytes) -> bytes:
+    """What the columns have in each of some rows; what all rows have is there once."""
+    width = len(columns) + 1
+    pieces = [between] * (width * count)
+    pieces[0] = b""
+    for at, column in enumerate(columns, 1):
+        pieces[at::width] = [column] * count if isinstance(column, bytes) else column
+    return b"".join(pieces)

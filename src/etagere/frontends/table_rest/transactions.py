@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from etagere.auth import needs
 from etagere.auth.identity import SasIdentity
+from etagere.auth.key_range import whole_table
 from etagere.auth.need import Grant, Need, authorize
 from etagere.auth.request import ResourceName
 from etagere.auth.sas_token import SasKind
@@ -15,7 +16,7 @@ from etagere.base.errors import Refused
 from etagere.frontends.common import multipart
 from etagere.frontends.common.message import Request, Response
 from etagere.frontends.common.operations import Resource
-from etagere.frontends.table_rest import batch, entities, media, writing
+from etagere.frontends.table_rest import alike, batch, entities, media, writing
 from etagere.frontends.table_rest.batch import Answer, BatchOperation
 from etagere.frontends.table_rest.bodies import reader_of
 from etagere.frontends.table_rest.call import (
@@ -30,11 +31,13 @@ from etagere.frontends.table_rest.writing import Manner
 from etagere.services.table import keys
 from etagere.services.table.edm import invalid_input
 from etagere.services.table.entities import (
+    Series,
     Write,
     at_index,
     check_group,
     index_detail,
     transact,
+    transact_series,
 )
 from etagere.services.table.names import check_table_name
 
@@ -50,19 +53,75 @@ class _Change(msgspec.Struct, frozen=True, gc=False):
     content_id: str | None
 
 
+class _ChangesAlike(NamedTuple):
+    """All changes of a change set, if they are alike."""
+
+    table: str
+    manner: Manner
+    series: Series
+    content_ids: list[str] | None
+
+
 async def run(call: TableCall) -> Response:
     body = await call.request.body.read(json_body_bytes_max)
-    found = batch.parse(call.header("content-type"), body, call.account.name)
     token = call.tables.entropy.uuid()
-    if found.is_change_set:
-        parts = await _change_set(call, found.operations)
+    changes = _read_alike(call, body)
+    if changes is not None:
+        parts, is_change_set = [await _change_alike(call, changes, body, token)], True
     else:
-        parts = [batch.encode_part(await _query(call, found.operations[0]))]
+        found = batch.parse(call.header("content-type"), body, call.account.name)
+        is_change_set = found.is_change_set
+        if is_change_set:
+            parts = await _change_set(call, found.operations)
+        else:
+            parts = [batch.encode_part(await _query(call, found.operations[0]))]
     return Response(
         202,
         {**reply_headers, "Content-Type": batch.content_type(token), "DataServiceVersion": "3.0;"},
-        batch.encode(parts, token, is_change_set=found.is_change_set),
+        batch.encode(parts, token, is_change_set=is_change_set),
     )
+
+
+def _read_alike(call: TableCall, body: bytes) -> _ChangesAlike | None:
+    """The changes, if they are alike and nothing is wrong with any of them.
+
+    All others are read one by one, which finds out what is wrong and with which.
+    """
+    account = call.account.name
+    found = alike.parse(call.header("content-type"), body, account)
+    if found is None:
+        return None
+    target = found.first.target
+    try:
+        manner = _manner(found.first, call.version)
+        check_table_name(target.table)
+    except Refused:
+        return None
+    reader = reader_of(account, target.table.lower())
+    series = writing.read_alike(manner, target.partition_key, found.row_keys, found.bodies, reader)
+    if series is None:
+        return None
+    return _ChangesAlike(target.table, manner, series, found.content_ids)
+
+
+async def _change_alike(call: TableCall, changes: _ChangesAlike, body: bytes, token: str) -> bytes:
+    """The answer to each operation, or that to the one which failed."""
+    table, manner, series, content_ids = changes
+    key_range = _authorize(call, manner.need, table).key_range
+    if key_range != whole_table and not all(
+        key_range.covers(series.partition_key, row_key) for row_key in series.row_keys
+    ):
+        raise Refused("AuthorizationFailure")
+    part = keys.table_partition(call.account.name, table)
+    try:
+        stamps = await call.tables.write(
+            (part,), partial(transact_series, part=part, wanted=series)
+        )
+    except Refused as refused:
+        found = batch.parse(call.header("content-type"), body, call.account.name)
+        return batch.encode_part(await _failure(call, found.operations, refused))
+    writer = PartWriter(call.endpoint, call.account.name, table)
+    return writer.write_alike(manner, series, stamps, content_ids, batch.delimiter(token))
 
 
 async def _change_set(

@@ -19,7 +19,14 @@ from etagere.frontends.table_rest.media import Metadata
 from etagere.frontends.table_rest.path import Kind
 from etagere.frontends.table_rest.prefer import no_content, preference
 from etagere.services.table.edm import invalid_input
-from etagere.services.table.entities import Change, Stored, Write, write_of
+from etagere.services.table.entities import (
+    Change,
+    Series,
+    Stored,
+    Write,
+    series_of,
+    write_of,
+)
 from etagere.services.table.etag import etag_of, parse_if_match
 
 upserts_since: Final = "2011-08-18"
@@ -108,6 +115,29 @@ def read(
         raise invalid_input("The keys in the body are not those of the URL.")
     return write_of(
         change, partition_key, row_key, if_match=manner.if_match, fragment=sent.fragment
+    )
+
+
+def read_alike(
+    manner: Manner,
+    partition_key: str,
+    row_keys: list[str],
+    bodies: list[bytes],
+    reader: EntityReader,
+) -> Series | None:
+    """What `read` finds for changes of one manner, if it is plain that it refuses none of them."""
+    change = manner.change
+    if change is _delete:
+        if any(bodies):
+            return None
+        return series_of(change, partition_key, row_keys, bodies, if_match=manner.if_match)
+    sent = reader.read_alike(bodies)
+    if sent is None:
+        return None
+    if change is not _insert and (sent.partition_key, sent.row_keys) != (partition_key, row_keys):
+        return None
+    return series_of(
+        change, sent.partition_key, sent.row_keys, sent.fragments, if_match=manner.if_match
     )
 
 

@@ -20,7 +20,7 @@ from etagere.kv.contract import Partition, ReadTx, Tx
 from etagere.kv.tuples import after
 from etagere.services.table import entity, keys
 from etagere.services.table.etag import matches
-from etagere.services.table.names import check_key, check_partition_key
+from etagere.services.table.names import are_keys, check_key, check_partition_key
 from etagere.services.table.records import EntityRecord
 from etagere.services.table.records import entities as entity_records
 from etagere.services.table.tables import open_table
@@ -56,6 +56,24 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     """The properties as they are stored, encoded once however often a body runs."""
 
 
+class Series(msgspec.Struct, frozen=True, gc=False):
+    """One kind of change to several entities of a partition, each of which is there once."""
+
+    change: Change
+    partition_key: str
+    row_keys: list[str]
+    if_match: str | None
+    fragments: list[bytes]
+
+    @property
+    def writes(self) -> list[Write]:
+        """The changes, one by one."""
+        return [
+            Write(self.change, self.partition_key, row_key, self.if_match, fragment)
+            for row_key, fragment in zip(self.row_keys, self.fragments, strict=True)
+        ]
+
+
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """An entity as it lies in the store."""
 
@@ -81,6 +99,25 @@ def write_of(
     return Write(change, partition_key, row_key, if_match, fragment)
 
 
+def series_of(
+    change: Change,
+    partition_key: str,
+    row_keys: list[str],
+    fragments: list[bytes],
+    *,
+    if_match: str | None = None,
+) -> Series | None:
+    """Such a change, if it is plain that neither `write_of` nor `check_group` refuses any of it."""
+    if (
+        len(row_keys) > batch_operations_max
+        or len(set(row_keys)) != len(row_keys)
+        or not are_keys((partition_key, *row_keys))
+        or max(map(len, fragments)) > entity.fragment_bytes_unmeasured
+    ):
+        return None
+    return Series(change, partition_key, row_keys, if_match, fragments)
+
+
 async def get(tx: ReadTx, part: Partition, partition_key: str, row_key: str) -> Stored:
     table = await open_table(tx, part)
     raw = await tx.get(part, keys.entity(table.generation, partition_key, row_key))
@@ -100,15 +137,41 @@ async def write(tx: Tx, part: Partition, wanted: Write) -> int:
 
 async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]:
     """Do all changes of an entity group transaction, or none; a refusal says which it was."""
-    stamps: list[int] = []
+    places = await _places(tx, part, batch[0].partition_key, [wanted.row_key for wanted in batch])
+    old = await _read(
+        tx, part, [key for key, wanted in zip(places, batch, strict=True) if _looks(wanted)]
+    )
+    return _apply_each(tx, part, places, batch, old)
+
+
+async def transact_series(tx: Tx, part: Partition, wanted: Series) -> list[int]:
+    """The same for changes of one kind: at one go if what is there makes no difference."""
+    places = await _places(tx, part, wanted.partition_key, wanted.row_keys)
+    old = await _read(tx, part, places) if _looks(wanted) else {}
+    if old or wanted.if_match is not None or wanted.change is _delete:
+        return _apply_each(tx, part, places, wanted.writes, old)
+    stamps = [tx.stamp() for _ in places]
+    records = entity_records.encode_each(map(EntityRecord, stamps, wanted.fragments))
+    tx.put_all(part, dict(zip(places, records, strict=True)))
+    return stamps
+
+
+async def _places(
+    tx: Tx, part: Partition, partition_key: str, row_keys: Sequence[str]
+) -> list[bytes]:
+    """The keys of these entities.  A table that is not there is the first operation's fault."""
     try:
         table = await open_table(tx, part)
-        places = keys.entities_of_partition(
-            table.generation, batch[0].partition_key, [wanted.row_key for wanted in batch]
-        )
-        old = await _read(
-            tx, part, [key for key, wanted in zip(places, batch, strict=True) if _looks(wanted)]
-        )
+    except Refused as refused:
+        raise at_index(refused, 0) from None
+    return keys.entities_of_partition(table.generation, partition_key, row_keys)
+
+
+def _apply_each(
+    tx: Tx, part: Partition, places: list[bytes], batch: Sequence[Write], old: dict[bytes, bytes]
+) -> list[int]:
+    stamps: list[int] = []
+    try:
         for key, wanted in zip(places, batch, strict=True):
             stamps.append(_apply(tx, part, key, wanted, old.get(key)))
     except Refused as refused:
@@ -167,7 +230,7 @@ def check_group(batch: Sequence[Write]) -> None:
         seen.add(wanted.row_key)
 
 
-def _looks(wanted: Write) -> bool:
+def _looks(wanted: Write | Series) -> bool:
     """Whether what becomes of a change depends on what is there."""
     change = wanted.change
     return wanted.if_match is not None or change is _insert or change is _merge

@@ -20,7 +20,7 @@ properties_max: Final = 252
 """Besides PartitionKey, RowKey and Timestamp."""
 entity_bytes_max: Final = 1024 * 1024
 
-_fragment_bytes_unmeasured: Final = 400 * 1024
+fragment_bytes_unmeasured: Final = 400 * 1024
 """JSON of this length cannot be an entity that is too large: UTF-16 at most doubles it."""
 
 _odata_type: Final = "odata.type"
@@ -114,7 +114,7 @@ def encode(properties: Properties) -> bytes:
 def check_size(partition_key: str, row_key: str, fragment: bytes) -> None:
     """Refuse an entity that is too large."""
     if (
-        len(fragment) > _fragment_bytes_unmeasured
+        len(fragment) > fragment_bytes_unmeasured
         and size_of(partition_key, row_key, decode(fragment)) > entity_bytes_max
     ):
         raise Refused("EntityTooLarge")

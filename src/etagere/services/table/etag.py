@@ -5,6 +5,7 @@ ETag        W/"datetime'2021-06-17T17%3A32%3A46.777543Z'"
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
@@ -15,6 +16,8 @@ from etagere.services.table.edm import format_moment, invalid_input
 
 any_etag: Final = "*"
 seconds_remembered: Final = 256
+fraction_digits: Final = 7
+"""Ticks are tenths of a microsecond."""
 
 _etag_form: Final = re.compile(r'[Ww]/"([^"]*)"', re.ASCII)
 
@@ -28,6 +31,15 @@ def etag_of(stamp: int) -> str:
     if fraction % 10:  # most are as fine as they can be
         return f"W/\"datetime'{_second(second)}.{fraction:07d}Z'\""
     return f"W/\"datetime'{timestamp_of(stamp).replace(':', '%3A')}'\""
+
+
+def etags_of(stamps: Sequence[int]) -> list[str]:
+    """The same for each of several, that rise; they mostly are of one second."""
+    second, fraction = divmod(stamps[0], ticks_per_second)
+    if fraction == 0 or stamps[-1] >= (second + 1) * ticks_per_second:
+        return [etag_of(stamp) for stamp in stamps]
+    begin = f"W/\"datetime'{_second(second)}."
+    return [f"{begin}{str(stamp)[-fraction_digits:].rstrip('0')}Z'\"" for stamp in stamps]
 
 
 @lru_cache(maxsize=seconds_remembered)

@@ -5,6 +5,7 @@ Azure: 'Understanding the Table service data model' and 'Naming tables'.
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -64,6 +65,14 @@ def check_key(key: str) -> None:
         raise Refused("PropertyValueTooLarge")
     if not key.isalnum() and _key_forbidden.search(key):
         raise Refused("OutOfRangeInput")
+
+
+def are_keys(texts: Sequence[str]) -> bool:
+    """Whether `check_key` takes each of these; of those that may be too long this says no."""
+    joined = "".join(texts)
+    return max(map(len, texts)) * 2 <= key_units_max and (
+        joined.isalnum() or not _key_forbidden.search(joined)
+    )
 
 
 check_partition_key: Final = lru_cache(maxsize=partition_keys_remembered)(check_key)

@@ -8,8 +8,9 @@ that comes for the first time.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
@@ -79,14 +80,30 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     fragment: bytes
 
 
+class SentAlike(msgspec.Struct, frozen=True, gc=False):
+    """The same of several entities of one partition: their row keys, and what is stored of each."""
+
+    partition_key: str
+    row_keys: list[str]
+    fragments: list[bytes]
+
+
 class Shape:
-    """What reads the bodies of one signature in one step.
+    """What reads the bodies of one signature in one step, alone or several at a time.
 
     The type has first what is not stored (keys and redundant annotations), then the properties as
     they are stored, each behind its annotation: so what is stored is the end of its encoding.
     """
 
-    __slots__ = ("_begin", "_decode", "_form", "_keys", "_members", "_texts", "_times")
+    __slots__ = (
+        "_begin",
+        "_decode",
+        "_forms",
+        "_keys",
+        "_members",
+        "_texts",
+        "_times",
+    )
 
     def __init__(
         self, dropped: dict[str, str], kept: dict[str, Any], formed: dict[str, str]
@@ -108,7 +125,8 @@ class Shape:
         self._keys = attrgetter(*(fields[name] for name in _keys))
         without_keys = _encode(dict.fromkeys(_keys, "") | dropped)
         self._begin = len(without_keys) - 2 * len(_keys) * len('"')
-        self._form = re.compile("\n".join(edm.forms[kind] for kind in formed.values()))
+        forms = "\n".join(edm.forms[kind] for kind in formed.values())
+        self._forms = re.compile(f"(?:{forms}\n)*")
         self._texts = _getter([fields[name] for name in formed])
         self._times = [fields[name] for name, kind in formed.items() if kind == edm.datetime]
 
@@ -118,14 +136,8 @@ class Shape:
             found = self._decode(body)
         except (msgspec.MsgspecError, ValueError):
             return None
-        texts = self._texts(found)
-        if texts:
-            joined = "\n".join(texts)
-            if not self._form.fullmatch(joined):
-                return None
-            if "0Z" in joined:
-                for field in self._times:
-                    setattr(found, field, edm.settle_datetime(getattr(found, field)))
+        if not self._settle(self._texts(found), (found,)):
+            return None
         try:
             encoded = _encode(found)
         except UnicodeEncodeError:
@@ -137,6 +149,53 @@ class Shape:
         partition_key, row_key = self._keys(found)
         begin = self._begin + len(_encode(partition_key)) + len(_encode(row_key))
         return Sent(partition_key, row_key, encoded[begin:-1])
+
+    def read_alike(self, bodies: list[bytes]) -> SentAlike | None:
+        """The entities that `read` finds one by one, if it finds all, and all in one partition."""
+        try:
+            # `decode_lines` is no faster, and does not insist on the lines.
+            found = [self._decode(body) for body in bodies]
+        except (msgspec.MsgspecError, ValueError):
+            return None
+        if not self._settle(list(chain.from_iterable(map(self._texts, found))), found):
+            return None
+        try:
+            encoded = [_encode(entity) for entity in found]
+        except UnicodeEncodeError:
+            return None
+        # Each body has every member at least once, so none has one twice if all together have not.
+        if encoded != bodies and members_written(b"".join(bodies)) != self._members * len(bodies):
+            return None
+        if _may_have_negative_zero(b"".join(encoded)):
+            return None
+        partition_keys, row_keys = zip(*map(self._keys, found), strict=True)
+        partition_key = partition_keys[0]
+        if partition_keys.count(partition_key) != len(found):
+            return None
+        begin = self._begin + len(_encode(partition_key))
+        fragments = [
+            line[begin + size : -1]
+            for line, size in zip(encoded, map(len, map(_encode, row_keys)), strict=True)
+        ]
+        return SentAlike(partition_key, list(row_keys), fragments)
+
+    def _settle(self, texts: Sequence[str], found: Iterable[object]) -> bool:
+        """Whether the texts that must have a form, in all that was found, have it.
+
+        Moments are settled.
+        """
+        if not texts:
+            return True
+        joined = "\n".join(texts) + "\n"
+        if joined.count("\n") != len(texts) or not self._forms.fullmatch(joined):
+            return False
+        if "0Z" in joined:
+            for field in self._times:
+                for entity in found:
+                    moment = getattr(entity, field)
+                    if moment.endswith("0Z"):
+                        setattr(entity, field, edm.settle_datetime(moment))
+        return True
 
     def _has_each_once(self, body: bytes, encoded: bytes) -> bool:
         """Whether a body has no member twice, of which only the last value would be known.
