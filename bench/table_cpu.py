@@ -44,11 +44,9 @@ _properties: Final[dict[str, object]] = {
     "city": "Paris", "note": "a few words about it", "level": 7,
 }  # fmt: skip
 _python_head: Final = (
-    "x-ms-version: 2019-02-02\r\nDataServiceVersion: 3.0\r\n"
-    "Content-Type: application/json;odata=nometadata\r\nContent-Length: {length}\r\n"
-    "x-ms-client-request-id: 6e4f3c1a-8f8e-11ee-b962-0242ac120002\r\n"
+    "Content-Type: application/json\r\nContent-Length: {length}\r\nx-ms-version: 2019-02-02\r\n"
+    "DataServiceVersion: 3.0\r\nAccept: application/json;odata=minimalmetadata\r\n"
     "x-ms-date: Thu, 19 Nov 2026 06:00:00 GMT\r\nDate: Thu, 19 Nov 2026 06:00:00 GMT\r\n"
-    "Accept: application/json;odata=minimalmetadata\r\n"
 )
 _plain_head: Final = (
     "Content-Type: application/json\r\nAccept: application/json\r\n"
@@ -95,14 +93,18 @@ def _entity(pk: str, rk: str, separators: tuple[str, str]) -> bytes:
     return json.dumps(own, separators=separators).encode()
 
 
+_python_types: Final[dict[type, str]] = {str: "Edm.String", float: "Edm.Double"}
+
+
 def _python_entity(pk: str, rk: str) -> bytes:
     """As azure-data-tables writes it."""
-    own: dict[str, object] = {"PartitionKey": pk, "RowKey": rk}
-    for name, value in _properties.items():
+    own: dict[str, object] = {}
+    for name, value in {"PartitionKey": pk, "RowKey": rk, **_properties}.items():
         if "@" not in name:
             own[name] = value
-            if name + "@odata.type" in _properties:
-                own[name + "@odata.type"] = _properties[name + "@odata.type"]
+            edm_type = _properties.get(name + "@odata.type", _python_types.get(type(value)))
+            if edm_type is not None:
+                own[name + "@odata.type"] = edm_type
     return json.dumps(own).encode()
 
 
@@ -137,10 +139,10 @@ def _batch_insert(number: int) -> Request:
 
 
 def _batch_insert_python(number: int) -> Request:
+    """The entities come back in the answer."""
     pk = f"y{number:06}"
-    head = _python_head + "Prefer: return-no-content\r\n"
     return _batch(
-        (("POST", "bench", head, _python_entity(pk, f"{n:03}")) for n in range(batch_size)),
+        (("POST", "bench", _python_head, _python_entity(pk, f"{n:03}")) for n in range(batch_size)),
         content_ids=True,
     )
 

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -165,6 +166,16 @@ _third_delimiter = (
         (b"RowKey='002')", b"RowKey=')"),
         (b"RowKey='002')", b"RowKey='00''2')"),
         (b"RowKey='002')", b"RowKey='00%32')"),
+        (b"RowKey='002')", b"RowKey='%C3%A9')"),
+        (b"RowKey='002')", b"RowKey='%C3')"),
+        (b"RowKey='002')", b"RowKey='%')"),
+        (b"RowKey='002')", b"RowKey='%0A')"),
+        (b"RowKey='002')", b"RowKey='%27')"),
+        (b"RowKey='002')", b"RowKey='%27%27')"),
+        (b"RowKey='", b"RowKey='%3a%28%29%2F%20"),
+        (b"PartitionKey='p", b"PartitionKey='%28%C3%A9"),
+        (b"PartitionKey='p", b"PartitionKey='%27%27"),
+        (b"PartitionKey='p", b"PartitionKey='',RowKey=%27"),
         (b"RowKey='002')", b"RowKey=''"),
         (b"HTTP/1.1", b"HTTP/1.0"),
         (b"--batch:1--", b"--batch:1 \r\n--batch:1--"),
@@ -482,3 +493,17 @@ def test_who_may_not_change_one_of_them_changes_none(
     together, one_by_one = _both_ways(form, _text(form, _operations(form, "PUT", 100)))
     assert together == one_by_one
     assert together[0][0] == ("AuthorizationFailure" if end_row == "098" else 202)
+
+
+def test_keys_that_are_escaped_in_urls_are_read_all_at_once(monkeypatch: pytest.MonkeyPatch):
+    form = _forms["javascript"]
+    operations = [
+        Operation("PUT", quoted, _body(form, RowKey=unquote(quoted)))
+        for quoted in ("2026-11-20T01%3A03%3A29", "%C3%A9%201%40x%28", "%26")
+    ]
+    together, one_by_one = _both_ways(form, _text(form, operations))
+    assert together == one_by_one
+    assert together[0][2].count(b"HTTP/1.1 204") == 3
+    _teach(form)
+    monkeypatch.setattr(transactions, "_read_all", None)
+    assert asyncio.run(_run(_text(form, operations))) == together

@@ -10,7 +10,7 @@ from etagere.frontends.table_rest.media import Metadata
 from etagere.frontends.table_rest.parts import PartWriter
 from etagere.frontends.table_rest.path import Kind
 from etagere.frontends.table_rest.writing import Manner
-from etagere.services.table.entities import Change, write_of
+from etagere.services.table.entities import Change, Series, write_of
 
 _endpoint = "http://127.0.0.1:10002/acct/"
 _stamps = (
@@ -52,3 +52,25 @@ def test_parts(fragment: bytes, content_id: str | None):
         reply = writing.reply(manner, write, stamp, "People", _endpoint, "acct")
         expected = batch.encode_part(Answer(reply.status, reply.headers, reply.body, content_id))
         assert writer.write(manner, write, stamp, content_id) == expected
+
+
+@pytest.mark.parametrize("fragments", [[b'"a":1', b'"b":"x"', b'"c":5'], [b'"a":1', b"", b'"c":5']])
+@pytest.mark.parametrize("content_ids", [None, ["7", "", "9"]])
+@pytest.mark.parametrize("row_keys", [["a", "b", "c"], ["", "it's \u00e9", '"']])
+@pytest.mark.parametrize("first", [*_stamps, 16_239_511_669_999_999])
+def test_parts_all_at_once(
+    fragments: list[bytes], content_ids: list[str] | None, row_keys: list[str], first: int
+):
+    for manner, partition_key in itertools.product(_manners(), ("p", "it's \u00e9", "")):
+        is_delete = manner.change is Change.DELETE
+        stamps = [0, 0, 0] if is_delete else [first, first + 1, first + 2]
+        series = Series(manner.change, partition_key, row_keys, manner.if_match, fragments)
+        one_by_one = [
+            PartWriter(_endpoint, "acct", "People").write(manner, write, stamp, content_id)
+            for write, stamp, content_id in zip(
+                series.writes, stamps, content_ids or [None] * 3, strict=True
+            )
+        ]
+        writer = PartWriter(_endpoint, "acct", "People")
+        written = writer.write_alike(manner, series, stamps, content_ids, b"--x\r\n")
+        assert written == b"--x\r\n".join(one_by_one)

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
-from etagere.services.table.etag import etag_of, etags_of, matches, parse_if_match, timestamp_of
+from etagere.services.table.etag import (
+    etag_of,
+    etags_of,
+    matches,
+    parse_if_match,
+    timestamp_of,
+    timestamps_of,
+)
 
 _stamp = 16239511667775430  # 2021-06-17T17:32:46.777543Z
 
@@ -63,6 +70,7 @@ def test_what_is_no_etag_is_refused(text: str):
     | st.integers(10**7, 2**60),
     st.lists(st.integers(1, 3), max_size=120),
 )
-def test_etags_of_several(first: int, steps: list[int]):
+def test_stamps_of_several(first: int, steps: list[int]):
     stamps = list(itertools.accumulate(steps, initial=first))
     assert etags_of(stamps) == [etag_of(stamp) for stamp in stamps]
+    assert timestamps_of(stamps) == [timestamp_of(stamp) for stamp in stamps]

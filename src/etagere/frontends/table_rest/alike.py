@@ -9,6 +9,7 @@ known.  What is no such table is nobody's error: its operations are read one by 
 
 import re
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from etagere.base.errors import Refused
 from etagere.frontends.common import multipart
@@ -33,9 +34,9 @@ _content_id: Final = b"content-id"
 _numbered: Final = re.compile(rb"((?:Content-ID|Content-Length): *)[0-9]+", re.IGNORECASE)
 # Nothing stands before the keys that could be a part of them, nor a query: they end the path.
 _keyed: Final = re.compile(
-    rb"([^('%]*\(PartitionKey='[A-Za-z0-9_.~-]*',RowKey=')[A-Za-z0-9_.~-]*('\) HTTP/1\.1)"
+    rb"([^('%]*\(PartitionKey='[A-Za-z0-9_.~%-]*',RowKey=')[A-Za-z0-9_.~%-]*('\) HTTP/1\.1)"
 )
-_plain: Final = re.compile(rb"[A-Za-z0-9_.~-]*")
+_key_escaped: Final = re.compile(rb"[A-Za-z0-9_.~%-]*")
 
 
 class Alike(NamedTuple):
@@ -143,9 +144,13 @@ def _row_keys(first: BatchOperation, line: bytes, column: list[bytes]) -> list[s
     if keyed is None or first.target.kind is not Kind.ENTITY:
         raise _Unlike
     found = _cut(column, keyed[1], keyed[2])
-    if not _plain.fullmatch(b"".join(found)):
+    if not _key_escaped.fullmatch(b"".join(found)):
         raise _Unlike
-    return _texts(found)
+    text = unquote(b"\n".join(found).decode(), errors="strict")
+    row_keys = text.split("\n")
+    if "'" in text or len(row_keys) != len(found):
+        raise _Unlike
+    return row_keys
 
 
 def _numbers(line: bytes, column: list[bytes]) -> list[str]:

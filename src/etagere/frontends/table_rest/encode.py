@@ -16,10 +16,10 @@ from etagere.base.clock import Timestamp, ticks_per_second
 from etagere.frontends.table_rest.media import Metadata
 from etagere.kernel.dates import format_iso_seconds
 from etagere.services.table import edm
-from etagere.services.table.entities import Stored
+from etagere.services.table.entities import Series, Stored
 from etagere.services.table.entity import Properties
 from etagere.services.table.entity import decode as decode_properties
-from etagere.services.table.etag import timestamp_of
+from etagere.services.table.etag import etags_of, timestamp_of, timestamps_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _annotation_mark: Final = edm.annotation_suffix.encode()
@@ -93,6 +93,26 @@ class EntityWriter:
             return own
         context = b'{"odata.metadata":' + self._entity_context
         return context + (b"}" if own == b"{}" else b"," + own[1:])
+
+    def columns(self, series: Series, stamps: Sequence[int]) -> list[bytes | list[bytes]]:
+        """What `single` makes of each entity of a series at minimal metadata, side by side.
+
+        What all have in common is there once.  No entity is without properties.
+        """
+        assert self._metadata is Metadata.MINIMAL
+        assert all(series.fragments)
+        etags = "\n".join(etags_of(stamps)).replace('"', '\\"')
+        return [
+            b'{"odata.metadata":%b,"odata.etag":"' % self._entity_context,
+            etags.encode().split(b"\n"),
+            b'","PartitionKey":%b,"RowKey":' % _encode(series.partition_key),
+            [_encode(row_key) for row_key in series.row_keys],
+            b',"Timestamp":"',
+            [timestamp.encode() for timestamp in timestamps_of(stamps)],
+            b'",',
+            series.fragments,
+            b"}",
+        ]
 
     def _write(self, entity: Stored) -> bytes:
         """An entity as an object."""

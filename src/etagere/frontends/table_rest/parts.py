@@ -28,6 +28,7 @@ _head: Final = batch.part_head.encode()
 _changed: Final = _common + b"DataServiceVersion: 1.0;\r\n"
 _inserted: Final = _common + b"DataServiceVersion: 3.0;\r\n"
 _none: Final = _head + b"HTTP/1.1 204 No Content\r\n"
+_created: Final = _head + b"HTTP/1.1 201 Created\r\n"
 _minimal: Final = f"Content-Type: {content_types[Metadata.MINIMAL]}\r\n\r\n".encode()
 
 
@@ -65,8 +66,8 @@ class PartWriter:
             ) % (_none, name, _inserted, etag, location, location)
         if manner.prefer is None and manner.level is Metadata.MINIMAL:
             stored = Stored(write.partition_key, write.row_key, stamp, write.fragment)
-            return b"%bHTTP/1.1 201 Created\r\n%b%bETag: %b\r\nLocation: %b\r\n%b%b\r\n" % (
-                _head,
+            return b"%b%b%bETag: %b\r\nLocation: %b\r\n%b%b\r\n" % (
+                _created,
                 name,
                 _inserted,
                 etag,
@@ -87,36 +88,31 @@ class PartWriter:
     ) -> bytes:
         """The same for changes of one manner, all of which were done, with a delimiter between."""
         change = manner.change
-        name: list[bytes | list[bytes]] = [_none]
+        name: list[bytes | list[bytes]] = []
         if content_ids is not None:
-            name += [b"Content-ID: ", _column(content_ids), b"\r\n"]
+            name = [b"Content-ID: ", _column(content_ids), b"\r\n"]
         if change is _delete:
-            return _rows([*name, _changed + b"\r\n\r\n"], len(stamps), delimiter)
-        if change is _insert and manner.prefer != no_content:
-            names: Iterable[str | None] = content_ids or repeat(None, len(stamps))
-            writes = zip(series.writes, stamps, names, strict=True)
-            return delimiter.join([self.write(manner, *each) for each in writes])
+            return _rows([_none, *name, _changed + b"\r\n\r\n"], len(stamps), delimiter)
         etag = _column(etags_of(stamps))
         if change is not _insert:
-            return _rows(
-                [*name, _changed + b"ETag: ", etag, b"\r\n\r\n\r\n"], len(stamps), delimiter
-            )
+            changed = _changed + b"ETag: "
+            return _rows([_none, *name, changed, etag, b"\r\n\r\n\r\n"], len(stamps), delimiter)
         self._remember_partition(series.partition_key)
+        location = b"\r\nLocation: " + self._location
         row_key = _column(key_literals(series.row_keys))
-        return _rows(
-            [
-                *name,
-                _inserted + b"ETag: ",
-                etag,
-                b"\r\nLocation: " + self._location,
-                row_key,
-                b"')\r\nPreference-Applied: return-no-content\r\nDataServiceId: " + self._location,
-                row_key,
-                b"')\r\n\r\n\r\n",
-            ],
-            len(stamps),
-            delimiter,
-        )
+        inserted = [*name, _inserted + b"ETag: ", etag, location, row_key]
+        if manner.prefer == no_content:
+            twice = b"')\r\nPreference-Applied: return-no-content\r\nDataServiceId: "
+            twice += self._location
+            columns = [_none, *inserted, twice, row_key, b"')\r\n\r\n\r\n"]
+            return _rows(columns, len(stamps), delimiter)
+        if manner.prefer is None and manner.level is Metadata.MINIMAL and all(series.fragments):
+            own = self._entities.columns(series, stamps)
+            columns = [_created, *inserted, b"')\r\n" + _minimal, *own, b"\r\n"]
+            return _rows(columns, len(stamps), delimiter)
+        names: Iterable[str | None] = content_ids or repeat(None, len(stamps))
+        writes = zip(series.writes, stamps, names, strict=True)
+        return delimiter.join([self.write(manner, *each) for each in writes])
 
     def _remember_partition(self, partition_key: str) -> None:
         self._partition_key = partition_key

@@ -34,12 +34,29 @@ def etag_of(stamp: int) -> str:
 
 
 def etags_of(stamps: Sequence[int]) -> list[str]:
-    """The same for each of several, that rise; they mostly are of one second."""
+    """Those of several stamps, which rise."""
+    fractions = _fractions(stamps)
+    if fractions is None:
+        return [etag_of(stamp) for stamp in stamps]
+    begin = f"W/\"datetime'{_second(stamps[0] // ticks_per_second)}."
+    return [f"{begin}{fraction}Z'\"" for fraction in fractions]
+
+
+def timestamps_of(stamps: Sequence[int]) -> list[str]:
+    """The same as `timestamp_of`."""
+    fractions = _fractions(stamps)
+    if fractions is None:
+        return [timestamp_of(stamp) for stamp in stamps]
+    begin = _second(stamps[0] // ticks_per_second).replace("%3A", ":")
+    return [f"{begin}.{fraction}Z" for fraction in fractions]
+
+
+def _fractions(stamps: Sequence[int]) -> list[str] | None:
+    """What follows the second in each, if all are of one second and none is a whole one."""
     second, fraction = divmod(stamps[0], ticks_per_second)
     if fraction == 0 or stamps[-1] >= (second + 1) * ticks_per_second:
-        return [etag_of(stamp) for stamp in stamps]
-    begin = f"W/\"datetime'{_second(second)}."
-    return [f"{begin}{str(stamp)[-fraction_digits:].rstrip('0')}Z'\"" for stamp in stamps]
+        return None
+    return [str(stamp)[-fraction_digits:].rstrip("0") for stamp in stamps]
 
 
 @lru_cache(maxsize=seconds_remembered)
