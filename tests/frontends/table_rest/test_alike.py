@@ -324,13 +324,21 @@ def _call(service: TableService, text: bytes) -> TableCall:
     return call
 
 
+_stored = {
+    "there": b'"old":1',
+    "too": b'"age":1,"old@odata.type":"Edm.Int64","old":"1"',
+    "fewer": b'"big":5,"age":1',
+    "many": b",".join(b'"p%d":1' % number for number in range(250)),
+}
+
+
 async def _run(text: bytes) -> tuple[object, list[tuple[bytes, bytes]]]:
     """What is answered, and what lies in the store then."""
     engine = MemoryEngine(_Clock())  # type: ignore[arg-type]
     service = TableService(engine, _Clock(), _Entropy())  # type: ignore[arg-type]
     place = tables.place(_account.name, _table)
     await service.write((place.part, place.account_part), partial(tables.create, where=place))
-    there = [write_of(Change.INSERT, "p", key, fragment=b'"old":1') for key in ("there", "too")]
+    there = [write_of(Change.INSERT, "p", key, fragment=own) for key, own in _stored.items()]
     await service.write((_part,), partial(transact, part=_part, batch=there))
     try:
         response = await transactions.run(_call(service, text))
@@ -378,7 +386,7 @@ _odd_bodies = st.sampled_from(
      b'{"PartitionKey":"p","RowKey":"z"}', b"\xff", b"{} {}", b",", b'{"a":"\n"}', b" "]
 )  # fmt: skip
 _row_keys = st.sampled_from(
-    ["there", "too", "000", "q", "", "a%20b", "it''s", "x" * 300, "a?", "_"]
+    ["there", "too", "fewer", "many", "000", "q", "", "a%20b", "it''s", "x" * 300, "a?", "_"]
 )
 
 
@@ -507,3 +515,20 @@ def test_keys_that_are_escaped_in_urls_are_read_all_at_once(monkeypatch: pytest.
     _teach(form)
     monkeypatch.setattr(transactions, "_read_all", None)
     assert asyncio.run(_run(_text(form, operations))) == together
+
+
+@pytest.mark.parametrize("last", ["new", "many"])
+def test_merges_with_what_is_there(last: str, monkeypatch: pytest.MonkeyPatch):
+    form = _forms["python"]
+    row_keys = ["too", "fewer", "there", last]
+    text = _text(
+        form, [Operation("PATCH", row_key, _body(form, RowKey=row_key)) for row_key in row_keys]
+    )
+    together, one_by_one = _both_ways(form, text)
+    assert together == one_by_one
+    _, answer = together[0][2].split(b"HTTP/1.1 ", 1)
+    assert answer.startswith(b"204" if last == "new" else b"400")
+    assert (b"3:The entity contains more properties" in answer) == (last == "many")
+    _teach(form)
+    monkeypatch.setattr(transactions, "_read_all", None)
+    assert asyncio.run(_run(text)) == together

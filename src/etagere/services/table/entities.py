@@ -145,13 +145,17 @@ async def transact(tx: Tx, part: Partition, batch: Sequence[Write]) -> list[int]
 
 
 async def transact_series(tx: Tx, part: Partition, wanted: Series) -> list[int]:
-    """The same for changes of one kind: at one go if what is there makes no difference."""
+    """The same for changes of one kind: all at once where none of them can be refused."""
+    change, fragments = wanted.change, wanted.fragments
     places = await _places(tx, part, wanted.partition_key, wanted.row_keys)
     old = await _read(tx, part, places) if _looks(wanted) else {}
-    if old or wanted.if_match is not None or wanted.change is _delete:
+    if wanted.if_match is not None or (old and change is _insert):
         return _apply_each(tx, part, places, wanted.writes, old)
+    assert change is not _delete  # which has an If-Match
+    if old:
+        fragments = _merge_each(places, wanted, old)
     stamps = [tx.stamp() for _ in places]
-    records = entity_records.encode_each(map(EntityRecord, stamps, wanted.fragments))
+    records = entity_records.encode_each(map(EntityRecord, stamps, fragments))
     tx.put_all(part, dict(zip(places, records, strict=True)))
     return stamps
 
@@ -255,9 +259,23 @@ def _apply(tx: Tx, part: Partition, key: bytes, wanted: Write, old: bytes | None
     return stamp
 
 
+def _merge_each(places: list[bytes], wanted: Series, old: dict[bytes, bytes]) -> list[bytes]:
+    merged: list[bytes] = []
+    try:
+        for key, write in zip(places, wanted.writes, strict=True):
+            own = old.get(key)
+            merged.append(write.fragment if own is None else _merged(own, write))
+    except Refused as refused:
+        raise at_index(refused, len(merged)) from None
+    return merged
+
+
 def _merged(old: bytes, wanted: Write) -> bytes:
     own = entity.decode(entity_records.decode(old).properties)
-    fragment = entity.encode(entity.merge(own, entity.decode(wanted.fragment)))
+    new = entity.decode(wanted.fragment)
+    if own.keys() <= new.keys():
+        return wanted.fragment  # nothing of the old stays
+    fragment = entity.encode(entity.merge(own, new))
     entity.check_size(wanted.partition_key, wanted.row_key, fragment)
     return fragment
 
