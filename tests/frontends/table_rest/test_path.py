@@ -1,10 +1,11 @@
 """What paths name."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etagere.base.errors import Refused
+from etagere.frontends.table_rest import path as paths
 from etagere.frontends.table_rest.encode import entity_segment
 from etagere.frontends.table_rest.path import Kind, TablePath, parse
 
@@ -62,3 +63,22 @@ def test_any_path_is_read_or_refused(path: str):
         parse(path)
     except Refused:
         return
+
+
+_pieces = st.sampled_from(
+    ["People", "tables", "Tables", "$batch", "(", ")", "()", "PartitionKey", "RowKey", "=", "'",
+     "''", ",", " ", "/", "é", "\n", "(PartitionKey='p',RowKey='r')", "PartitionKey='p',",
+     "RowKey='a'", "(PartitionKey='", "',RowKey='", "')"]
+)  # fmt: skip
+
+
+@given(st.lists(_pieces, max_size=8).map("".join))
+@settings(max_examples=1000)
+def test_the_short_way_finds_what_the_long_way_does(text: str):
+    def outcome(read):
+        try:
+            return read(text)
+        except Refused as refused:
+            return refused.code, refused.message
+
+    assert outcome(parse) == outcome(paths._parse_any)

@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from etagere.base.clock import Timestamp, ticks_per_second
+from etagere.base.clock import ticks_per_second
 from etagere.frontends.table_rest.media import Metadata
-from etagere.kernel.dates import format_iso_seconds
 from etagere.services.table import edm
 from etagere.services.table.entities import Series, Stored
 from etagere.services.table.entity import Properties
 from etagere.services.table.entity import decode as decode_properties
-from etagere.services.table.etag import etags_of, timestamp_of, timestamps_of
+from etagere.services.table.etag import etags_of, second_of, timestamp_of, timestamps_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _annotation_mark: Final = edm.annotation_suffix.encode()
@@ -66,12 +65,9 @@ class EntityWriter:
     ) -> None:
         self._endpoint = endpoint
         self._table = table
-        self._type = _encode(f"{account}.{table}")
+        self._type = _encode(f"{account}.{table}") if metadata is Metadata.FULL else b""
         self._metadata = metadata
         self._select = select
-        projection = "" if select is None else "&$select=" + ",".join(select)
-        self._feed_context = f"{endpoint}$metadata#{table}{projection}"
-        self._entity_context = _encode(f"{endpoint}$metadata#{table}/@Element{projection}")
         self._partition_key = ""
         self._partition_json = b'""'
         self._second = -1
@@ -84,15 +80,20 @@ class EntityWriter:
         value = b",".join([write(entity) for entity in entities])
         if self._metadata is Metadata.NONE:
             return b'{"value":[' + value + b"]}"
-        return b'{"odata.metadata":' + _encode(self._feed_context) + b',"value":[' + value + b"]}"
+        return b'{"odata.metadata":' + self._context("") + b',"value":[' + value + b"]}"
 
     def single(self, entity: Stored) -> bytes:
         """The bare object."""
         own = self._write(entity)
         if self._metadata is Metadata.NONE:
             return own
-        context = b'{"odata.metadata":' + self._entity_context
+        context = b'{"odata.metadata":' + self._context("/@Element")
         return context + (b"}" if own == b"{}" else b"," + own[1:])
+
+    def _context(self, element: str) -> bytes:
+        """Where the metadata of what is written stands, in JSON."""
+        projection = "" if self._select is None else "&$select=" + ",".join(self._select)
+        return _encode(f"{self._endpoint}$metadata#{self._table}{element}{projection}")
 
     def columns(self, series: Series, stamps: Sequence[int]) -> list[bytes | list[bytes]]:
         """What `single` makes of each entity of a series at minimal metadata, side by side.
@@ -103,7 +104,7 @@ class EntityWriter:
         assert all(series.fragments)
         etags = "\n".join(etags_of(stamps)).replace('"', '\\"')
         return [
-            b'{"odata.metadata":%b,"odata.etag":"' % self._entity_context,
+            b'{"odata.metadata":%b,"odata.etag":"' % self._context("/@Element"),
             etags.encode().split(b"\n"),
             b'","PartitionKey":%b,"RowKey":' % _encode(series.partition_key),
             [_encode(row_key) for row_key in series.row_keys],
@@ -143,7 +144,7 @@ class EntityWriter:
 
     def _remember(self, second: int) -> None:
         self._second = second
-        text = format_iso_seconds(Timestamp(second * ticks_per_second))[:-1].encode()
+        text = second_of(second).encode()
         self._timestamp, self._etag = text, text.replace(b":", b"%3A")
 
     def _write_any(self, entity: Stored, fragment: bytes) -> bytes:

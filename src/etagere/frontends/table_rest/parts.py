@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
-from etagere.base.clock import Timestamp, ticks_per_second
 from etagere.frontends.table_rest import batch, writing
 from etagere.frontends.table_rest.batch import Answer
 from etagere.frontends.table_rest.call import reply_headers
@@ -16,7 +15,6 @@ from etagere.frontends.table_rest.encode import EntityWriter, key_literal, key_l
 from etagere.frontends.table_rest.media import Metadata, content_types
 from etagere.frontends.table_rest.prefer import no_content
 from etagere.frontends.table_rest.writing import Manner
-from etagere.kernel.dates import format_iso_seconds
 from etagere.services.table.entities import Change, Series, Stored, Write
 from etagere.services.table.etag import etag_of, etags_of
 
@@ -42,8 +40,6 @@ class PartWriter:
         self._partition_key: str | None = None
         self._location = b""
         self._entities = EntityWriter(endpoint, account, table, Metadata.MINIMAL)
-        self._second = -1
-        self._second_text = b""
 
     def write(self, manner: Manner, write: Write, stamp: int, content_id: str | None) -> bytes:
         """The answer to a change that was done; `stamp` is 0 for an entity that was deleted."""
@@ -53,7 +49,7 @@ class PartWriter:
         change = manner.change
         if change is _delete:
             return b"%b%b%b\r\n\r\n" % (_none, name, _changed)
-        etag = self._etag(stamp)
+        etag = etag_of(stamp).encode()
         if change is not _insert:
             return b"%b%b%bETag: %b\r\n\r\n\r\n" % (_none, name, _changed, etag)
         if write.partition_key != self._partition_key:
@@ -120,16 +116,6 @@ class PartWriter:
             f"{self._endpoint}{self._table}(PartitionKey='{key_literal(partition_key)}',RowKey='"
         )
         self._location = begin.encode("latin-1", "replace")
-
-    def _etag(self, stamp: int) -> bytes:
-        second, fraction = divmod(stamp, ticks_per_second)
-        if fraction % 10 == 0:  # there are zeros to leave out
-            return etag_of(stamp).encode()
-        if second != self._second:
-            self._second = second
-            text = format_iso_seconds(Timestamp(second * ticks_per_second))[:-1]
-            self._second_text = text.replace(":", "%3A").encode()
-        return b"W/\"datetime'%b.%07dZ'\"" % (self._second_text, fraction)
 
 
 def _column(texts: list[str]) -> list[bytes]:

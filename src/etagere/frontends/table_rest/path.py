@@ -36,6 +36,9 @@ class TablePath(msgspec.Struct, frozen=True, gc=False):
 
 _batch: Final = "$batch"
 _tables: Final = "tables"
+_usual: Final = re.compile(r"([^(/]*)\(PartitionKey='([^']*)',RowKey='([^']*)'\)")
+"""An entity as SDKs name it; no quote has to be taken out of its keys."""
+_entity: Final = Kind.ENTITY
 _literal: Final = r"'((?:[^']|'')*)'"
 _named: Final = re.compile(_literal)
 _keyed: Final = re.compile(
@@ -45,6 +48,13 @@ _keyed: Final = re.compile(
 
 def parse(path: str) -> TablePath:
     """Read a decoded path, without the account and without its leading slash."""
+    usual = _usual.fullmatch(path)
+    if usual is not None and usual[1].lower() != _tables:
+        return TablePath(_entity, usual[1], usual[2], usual[3])
+    return _parse_any(path)
+
+
+def _parse_any(path: str) -> TablePath:
     name, bracket, rest = path.partition("(")
     if "/" in name:
         raise Refused("InvalidUri")

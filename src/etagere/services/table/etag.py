@@ -29,7 +29,7 @@ def timestamp_of(stamp: int) -> str:
 def etag_of(stamp: int) -> str:
     second, fraction = divmod(stamp, ticks_per_second)
     if fraction % 10:  # most are as fine as they can be
-        return f"W/\"datetime'{_second(second)}.{fraction:07d}Z'\""
+        return f"W/\"datetime'{_second_escaped(second)}.{fraction:07d}Z'\""
     return f"W/\"datetime'{timestamp_of(stamp).replace(':', '%3A')}'\""
 
 
@@ -38,7 +38,7 @@ def etags_of(stamps: Sequence[int]) -> list[str]:
     fractions = _fractions(stamps)
     if fractions is None:
         return [etag_of(stamp) for stamp in stamps]
-    begin = f"W/\"datetime'{_second(stamps[0] // ticks_per_second)}."
+    begin = f"W/\"datetime'{_second_escaped(stamps[0] // ticks_per_second)}."
     return [f"{begin}{fraction}Z'\"" for fraction in fractions]
 
 
@@ -47,7 +47,7 @@ def timestamps_of(stamps: Sequence[int]) -> list[str]:
     fractions = _fractions(stamps)
     if fractions is None:
         return [timestamp_of(stamp) for stamp in stamps]
-    begin = _second(stamps[0] // ticks_per_second).replace("%3A", ":")
+    begin = second_of(stamps[0] // ticks_per_second)
     return [f"{begin}.{fraction}Z" for fraction in fractions]
 
 
@@ -60,9 +60,14 @@ def _fractions(stamps: Sequence[int]) -> list[str] | None:
 
 
 @lru_cache(maxsize=seconds_remembered)
-def _second(second: int) -> str:
-    text = format_iso_seconds(Timestamp(second * ticks_per_second))
-    return text.removesuffix("Z").replace(":", "%3A")
+def second_of(second: int) -> str:
+    """`2021-06-17T17:32:46`, which is what most stamps of a second begin with."""
+    return format_iso_seconds(Timestamp(second * ticks_per_second)).removesuffix("Z")
+
+
+@lru_cache(maxsize=seconds_remembered)
+def _second_escaped(second: int) -> str:
+    return second_of(second).replace(":", "%3A")
 
 
 def parse_if_match(text: str) -> str:

@@ -26,7 +26,7 @@ shapes_remembered: Final = 256
 _encode: Final = msgspec.json.Encoder().encode
 
 _escape: Final = re.compile(rb"\\.", re.DOTALL)
-_may_have_negative_zero: Final = re.compile(rb":-0\.0").search  # faster than `in`, of a short text
+_negative_zero: Final = b":-0.0"
 _keys: Final = ("PartitionKey", "RowKey")
 
 _int32: Final[Any] = Annotated[int, msgspec.Meta(ge=edm.int32_min, le=edm.int32_max)]
@@ -144,7 +144,7 @@ class Shape:
             return None
         if encoded != body and not self._has_each_once(body, encoded):
             return None
-        if _may_have_negative_zero(encoded):
+        if _negative_zero in encoded:
             return None
         partition_key, row_key = self._keys(found)
         begin = self._begin + len(_encode(partition_key)) + len(_encode(row_key))
@@ -166,7 +166,7 @@ class Shape:
         # Each body has every member at least once, so none has one twice if all together have not.
         if encoded != bodies and members_written(b"".join(bodies)) != self._members * len(bodies):
             return None
-        if b":-0.0" in b"".join(encoded):
+        if _negative_zero in b"".join(encoded):
             return None
         partition_keys, row_keys = zip(*map(self._keys, found), strict=True)
         partition_key = partition_keys[0]
