@@ -140,6 +140,16 @@ def _batch_insert(number: int) -> Request:
     )
 
 
+def _batch_insert_shapes(number: int) -> Request:
+    """Entities of which every other one lacks a property."""
+    pk = f"s{number:06}"
+    bodies = (_entity(pk, f"{n:03}", _compact) for n in range(batch_size))
+    return _batch(
+        ("POST", "bench", _plain_head, body.replace(b'"note"', b'"name2"') if n % 2 else body)
+        for n, body in enumerate(bodies)
+    )
+
+
 def _batch_insert_python(number: int) -> Request:
     """The entities come back in the answer."""
     pk = f"y{number:06}"
@@ -201,6 +211,13 @@ parts: Final[dict[str, Part]] = {
     "batch-insert-python": (
         "Batch of 100 inserts, as Python",
         _batch_insert_python,
+        100,
+        _round,
+        202,
+    ),
+    "batch-insert-shapes": (
+        "Batch of 100 inserts, two shapes",
+        _batch_insert_shapes,
         100,
         _round,
         202,

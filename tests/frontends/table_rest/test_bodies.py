@@ -202,7 +202,7 @@ def test_a_body_like_those_before(
 ):
     shape, first = shaped
     reader = _taught(_written(_members(shape, first, [_samples[k] for _, k in shape]), ",", ":"))
-    assert reader._shape is not None
+    assert reader._shapes
     for _ in range(3):
         values = [
             data.draw(st.just(_samples[kind]) | _typed[kind], label=name) for name, kind in shape
@@ -288,8 +288,9 @@ _plain_body = b'{"PartitionKey":"p","RowKey":"1","n":"5","n@odata.type":"Edm.Int
 )
 def test_bodies_that_are_to_be_read_one_by_one(sent: list[bytes]):
     reader = _taught(_plain_body)
-    assert reader.read_alike([_plain_body, _plain_body.replace(b'"1"', b'"2"')]) is not None
-    assert reader.read_alike(sent) is None
+    (shape,) = reader._shapes
+    assert shape.read_alike([_plain_body, _plain_body.replace(b'"1"', b'"2"')]) is not None
+    assert shape.read_alike(sent) is None
 
 
 def test_texts_that_may_be_too_long_are_looked_at_one_by_one():
@@ -297,6 +298,7 @@ def test_texts_that_may_be_too_long_are_looked_at_one_by_one():
     reader = _taught(body % b"x")
     assert reader.read_alike([body % b"x", body % (b"x" * 15_000)]) is not None
     assert reader.read_alike([body % b"x", body % (b"x" * 33_000)]) is None
+    assert reader.read_alike([body % b"x", body % ("\u00e9".encode() * 16_000)]) is not None
 
 
 _sdk_bodies = {
@@ -336,26 +338,62 @@ def test_what_sdks_send_is_read_in_one_step(text: str, monkeypatch: pytest.Monke
             assert together.fragments == [found.fragment, found.fragment]
 
 
-def test_a_shape_gives_way_to_another_that_comes_more_often():
-    reader = _taught(b'{"PartitionKey":"p","RowKey":"r","a":1}')
-    first = reader._shape
-    other = b'{"PartitionKey":"p","RowKey":"r","b":1}'
+def _of(name: str) -> bytes:
+    return b'{"PartitionKey":"p","RowKey":"r","%b":1}' % name.encode()
+
+
+def test_a_shape_gives_way_to_others_that_come_later():
+    reader = EntityReader()
+    for number in range(bodies.shapes_tried + 1):
+        for _ in range(bodies.sightings_wanted):
+            assert reader.read(_of(f"a{number}")) == Sent("p", "r", b'"a%d":1' % number)
+    assert len(reader._shapes) == bodies.shapes_tried
+    assert all(shape.read(_of("a0")) is None for shape in reader._shapes)
+    assert reader._shapes[0].read(_of(f"a{bodies.shapes_tried}")) is not None
+    assert reader.read(_of("a0")) == Sent("p", "r", b'"a0":1')
+
+
+def test_bodies_of_several_shapes_in_turn_are_read_in_one_step(monkeypatch: pytest.MonkeyPatch):
+    names = [f"a{number}" for number in range(bodies.shapes_tried)]
+    reader = EntityReader()
     for _ in range(sightings_wanted):
-        assert reader.read(other) == Sent("p", "r", b'"b":1')
-    assert reader._shape is not first
-    assert reader._shape is not None
-    assert reader._shape.read(other) == Sent("p", "r", b'"b":1')
+        for name in names:
+            reader.read(_of(name))
+    monkeypatch.setattr(bodies, "read_members", None)
+    for name in names:
+        sent = Sent("p", "r", b'"%b":1' % name.encode())
+        assert reader.read(_of(name)) == sent
+        together = reader.read_alike([_of(name), _of(name)])
+        assert together is not None
+        assert together.fragments == [sent.fragment, sent.fragment]
+    together = reader.read_alike([_of(name) for name in names])
+    assert together is not None
+    assert together.fragments == [b'"%b":1' % name.encode() for name in names]
+
+
+@pytest.mark.parametrize("body", [b'{"PartitionKey":"p"}', b'{"RowKey":"r"}', b"{}", b"[]"])
+def test_bodies_without_keys_are_none_of_one_partition(body: bytes):
+    assert EntityReader().read_alike([_of("a"), body]) is None
+    assert EntityReader().read_alike([body, _of("a")]) is None
+
+
+def test_a_table_of_ever_new_shapes_does_not_fill_the_memory():
+    reader = EntityReader()
+    for number in range(100):
+        reader.read(_of(f"a{number}"))
+        assert len(reader._sightings) <= bodies.signatures_noticed
+    assert not reader._shapes
 
 
 def test_every_day_of_some_years_takes_the_short_way():
     text = b'{"PartitionKey":"p","RowKey":"r","d@odata.type":"Edm.DateTime","d":"%bT00:00:00Z"}'
     reader = _taught(text % b"2021-06-17")
-    assert reader._shape is not None
+    (shape,) = reader._shapes
     for year in (1601, 1900, 2000, 2023, 2024, 9999):
         day = date(year, 1, 1)
         while day.year == year:
             body = text % day.isoformat().encode()
-            found = reader._shape.read(body)
+            found = shape.read(body)
             assert (found is None) == ((day.month, day.day) == (2, 29))
             assert reader.read(body) == _long_way(body)
             if day == date.max:

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Final
 
+from etagere.base.errors import Refused
 from etagere.frontends.table_rest import decode
 from etagere.services.table.entity import EntityBody, encode, read_members
 from etagere.services.table.shape import (
@@ -19,26 +20,29 @@ usual_bytes_max: Final = 16 * 1024
 tables_remembered: Final = 256
 sightings_wanted: Final = 3
 """Making a shape costs as much as reading some dozens of bodies without it."""
+shapes_tried: Final = 3
+"""To find that a body is not of a shape costs a tenth of reading it without."""
+signatures_noticed: Final = 8
 
 _white_space: Final = b" \t\r\n"
 
 
 class EntityReader:
-    """Reads the bodies that are sent to one table, which are mostly of one shape."""
+    """Reads the bodies that are sent to one table, which mostly are of a few shapes."""
 
-    __slots__ = ("_shape", "_sightings", "_signature")
+    __slots__ = ("_shapes", "_sightings")
 
     def __init__(self) -> None:
-        self._shape: Shape | None = None
-        self._signature: Signature | None = None
-        self._sightings = 0
+        self._shapes: list[Shape] = []
+        """Those found last first."""
+        self._sightings: dict[Signature, int] = {}
 
     def read(self, body: bytes) -> Sent:
         if len(body) > usual_bytes_max:
             return _sent(read_members(decode.members(body)))
         body = body.strip(_white_space)
-        if self._shape is not None:
-            found = self._shape.read(body)
+        for shape in self._shapes:
+            found = shape.read(body)
             if found is not None:
                 return found
         own = decode.members_once(body)
@@ -49,26 +53,50 @@ class EntityReader:
         return sent
 
     def read_alike(self, bodies: list[bytes]) -> SentAlike | None:
-        """Several bodies in one step, if they are of the shape that is known, and of one partition.
+        """Several bodies, in one step if they are of one shape that is known.
 
-        Those of which this has nothing to say are to be read one by one.
+        Nothing if one of them is to be refused, or if they do not name entities of one partition.
         """
-        if self._shape is None or max(map(len, bodies)) > usual_bytes_max:
+        if max(map(len, bodies)) <= usual_bytes_max:
+            for shape in self._shapes:
+                found = shape.read_alike(bodies)
+                if found is not None:
+                    return found
+        try:
+            return _alike([self.read(body) for body in bodies])
+        except Refused:
             return None
-        return self._shape.read_alike(bodies)
 
     def _notice(self, members: dict[str, object]) -> None:
-        """Several bodies of one signature, one after the other, are a reason to have its shape."""
+        """Several bodies of one signature are a reason to have its shape."""
         signature = signature_of(members)
-        if signature is None or signature != self._signature:
-            self._signature, self._sightings = signature, 0
-        self._sightings += 1
-        if signature is not None and self._sightings == sightings_wanted:
-            self._shape = shape_of(signature) or self._shape
+        if signature is None:
+            return
+        sightings = self._sightings.pop(signature, 0) + 1
+        if sightings < sightings_wanted:
+            if len(self._sightings) >= signatures_noticed:
+                self._sightings.clear()
+            self._sightings[signature] = sightings
+            return
+        shape = shape_of(signature)
+        if shape is not None and shape not in self._shapes:
+            self._shapes = [shape, *self._shapes[: shapes_tried - 1]]
 
 
 def _sent(found: EntityBody) -> Sent:
     return Sent(found.partition_key, found.row_key, encode(found.properties))
+
+
+def _alike(sent: list[Sent]) -> SentAlike | None:
+    partition_key = sent[0].partition_key
+    row_keys = [one.row_key for one in sent if one.row_key is not None]
+    if (
+        partition_key is None
+        or len(row_keys) != len(sent)
+        or any(one.partition_key != partition_key for one in sent)
+    ):
+        return None
+    return SentAlike(partition_key, row_keys, [one.fragment for one in sent])
 
 
 @lru_cache(maxsize=tables_remembered)
