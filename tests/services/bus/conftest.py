@@ -24,24 +24,23 @@ with_small_packs = {
 
 def pytest_generate_tests(metafunc):
     if metafunc.module.__name__.rpartition(".")[2] in with_small_packs:
-        metafunc.parametrize("block_shift", [5, 1], ids=["32", "2"], indirect=True)
+        metafunc.parametrize("block_messages", [32, 2], indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def block_shift(request, monkeypatch):
-    """How many messages a pack has, as a power of two: with 2, two sends at once make one."""
-    shift = getattr(request, "param", packs.block_shift)
-    monkeypatch.setattr(packs, "block_shift", shift)
-    monkeypatch.setattr(packs, "block_messages", 1 << shift)
-    monkeypatch.setattr(packs, "pack_messages_min", min(shift, packs.pack_messages_min))
-    monkeypatch.setattr(packs, "_in_block", (1 << shift) - 1)
-    monkeypatch.setattr(packs, "_all", (1 << (1 << shift)) - 1)
-    return shift
+def block_messages(request, monkeypatch):
+    """How many messages a pack has; with 2, two that are sent at once are one."""
+    count = getattr(request, "param", packs.block_messages)
+    monkeypatch.setattr(packs, "block_messages", count)
+    monkeypatch.setattr(packs, "pack_messages_min", min(count // 2, packs.pack_messages_min))
+    monkeypatch.setattr(packs, "_in_block", count - 1)
+    monkeypatch.setattr(packs, "_all", (1 << count) - 1)
+    return count
 
 
 @pytest.fixture(autouse=True)
-def a_sound_store(block_shift):
-    del block_shift  # as it was during the test
+def a_sound_store(block_messages):
+    del block_messages  # as it was during the test
     stores.clear()
     yield
     for store in stores:

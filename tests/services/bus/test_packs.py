@@ -163,21 +163,21 @@ def test_what_is_in_packs_is_found_changed_and_forgotten_as_if_it_had_a_row(data
 def test_numbers_are_sorted_into_blocks(numbers):
     found = packs.by_block(numbers)
     assert sorted(numbers) == sorted(
-        packs.first_of(number) + at
-        for number, bits in found.items()
-        for at in range(block)
-        if bits >> at & 1
+        first + at for first, bits in found.items() for at in range(block) if bits >> at & 1
     )
     assert all(0 < bits < 1 << block for bits in found.values())
 
 
 async def kinds(bus):
-    """How many rows there are of each kind in the queue's own log."""
+    """How many rows there are of each kind in the queue's own log: of what is left of packs as l,
+    of their chunks as p."""
     tx = bus.engine.at_rest()
     found = {}
     for each in tx.partitions():
         for key, _ in await tx.scan(each, *keys.log_range(0), limit=10_000):
-            found[key[4:5]] = found.get(key[4:5], 0) + 1
+            is_left, is_chunk = keys.is_left_of_pack(key), keys.is_chunk_of_pack(key)
+            kind = b"l" if is_left else b"p" if is_chunk else key[4:5]
+            found[kind] = found.get(kind, 0) + 1
     return found
 
 
@@ -265,10 +265,8 @@ async def test_every_way_out_of_a_pack(restart):
 async def test_damage_is_refused_and_found():
     bus = await sent()
     tx = bus.engine.at_rest()
-    (home,) = [
-        each for each in tx.partitions() if await tx.scan(each, *keys.all_left(0, 0), limit=1)
-    ]
-    key = keys.packed(0, 1, 0)
+    (home,) = [each for each in tx.partitions() if await tx.get(each, keys.left_of_pack(0, block))]
+    key = keys.chunk_of_pack(0, block, 0)
     whole = await tx.get(home, key)
     for damaged in (None, whole[:-1], b""):
 

@@ -28,7 +28,7 @@ async def load(tx: ReadTx, log: Log, after: int, limit: int) -> tuple[list[Row],
     size = 0
     while limit > 0:
         wanted = min(limit, loaded_rows_at_once)
-        rows, all_read = await _load_page(tx, log, after, wanted)
+        rows, all_read = await packs.load(tx, log.part, log.number, after, wanted)
         loaded += rows
         if all_read:
             return loaded, True
@@ -38,21 +38,6 @@ async def load(tx: ReadTx, log: Log, after: int, limit: int) -> tuple[list[Row],
         limit -= len(rows)
         after = rows[-1][0]
     return loaded, False
-
-
-async def _load_page(tx: ReadTx, log: Log, after: int, wanted: int) -> tuple[list[Row], bool]:
-    """Up to so many; fewer, but at least one, where there are more of them."""
-    begin, end = keys.messages(log.number, after + 1)
-    decode, number_of = records.messages.decode, keys.number_of
-    own = await tx.scan(log.part, begin, end, limit=wanted)
-    rows = [(number_of(key), decode(raw)) for key, raw in own]
-    packed, known_until = await packs.load(tx, log.part, log.number, after, wanted)
-    if packed:
-        rows = sorted(rows + packed, key=_number) if rows else packed
-    if known_until is not None:
-        rows = [row for row in rows if row[0] <= known_until]
-    all_read = len(own) < wanted and known_until is None and len(rows) <= wanted
-    return rows[:wanted], all_read
 
 
 async def load_session(

@@ -273,6 +273,8 @@ class _Census:
     states: int = 0
     chunks: int = 0
     """Of packs."""
+    chunks_said: int = 0
+    """To be there."""
 
     async def take(self) -> None:
         raw = await self._get(keys.counters(self.log))
@@ -291,8 +293,10 @@ class _Census:
             self.rows[kind] = self.rows.get(kind, 0) + 1
             if keys.is_message(key):
                 await self._see_message(key, value)
-            elif kind == b"l":
-                await self._see_pack(keys.number_of(key), value)
+            elif keys.is_left_of_pack(key):
+                await self._see_pack(keys.first_number_of(key), value)
+            elif keys.is_chunk_of_pack(key):
+                self.chunks += 1
             elif kind == b"s":
                 await self._see_session(key, value)
             elif kind == b"z":
@@ -326,19 +330,18 @@ class _Census:
         self.counted.bytes += message.size
         self.entity.hold(message)
 
-    async def _see_pack(self, block: int, raw: bytes) -> None:
-        first = packs.first_of(block)
+    async def _see_pack(self, first: int, raw: bytes) -> None:
         bits, chunks = packs.decode_left(raw)
-        self.chunks += chunks
+        self.chunks_said += chunks
+        begin, end = keys.chunks_of_pack(self.log, first)
+        rows = await self.entity.tx.scan(self.entity.part, begin, end, limit=chunks)
         try:
-            messages = await packs.messages_of(
-                self.entity.tx, self.entity.part, self.log, block, chunks
-            )
+            messages = packs.decode_chunks([raw for _, raw in rows], chunks)
         except DamagedRecord as damage:
             self._tell(f"the messages from {first} on do not decode: {damage}")
             return
-        if len(messages) > packs.block_messages:
-            self._tell(f"{len(messages)} messages from {first} on are one pack")
+        if first % packs.block_messages:
+            self._tell(f"message {first} begins a pack, and no block")
         if len(raw) != packs.left_bytes or not 0 < bits < 1 << len(messages):
             self._tell(f"which of the messages from {first} on are left is not said")
         for number, message in enumerate(messages, first):
@@ -403,6 +406,8 @@ class _Census:
             self._tell(f"id {keys.digest_of(key).hex()} was accepted at another time")
 
     def _compare(self) -> None:
+        if self.chunks != self.chunks_said:
+            self._tell(f"{self.chunks} chunks of messages, but {self.chunks_said} said")
         for name in ("active", "deferred", "scheduled", "bytes", "expiring"):
             said, counted = getattr(self.counters, name), getattr(self.counted, name)
             if said != counted:
@@ -414,7 +419,6 @@ class _Census:
             ("messages of sessions that are there", b"x", self.in_sessions),
             ("first messages", b"h", self.sessions_active),
             ("states", b"z", self.states),
-            ("chunks of packs", b"p", self.chunks),
             ("remembered ids", b"d", self.rows.get(b"w", 0)),
         ):
             found = self.rows.get(kind, 0)

@@ -15,8 +15,8 @@ hangs on it.  In it, first the rows of its *logs*, keyed by log number, row kind
 
     c                       LogCounters
     m  sequence number      an active message
-    p  block, chunk         active messages that came together (`packs`)
-    l  block                which of them are left
+    m  first number, 0      of messages that are stored together (`packs`): which are left
+    m  first number, 1, n   the messages, in chunks
     o  sequence number      a message set aside: deferred or scheduled
     t  due time, number     scheduled messages by time
     e  expiry time, number  active messages that expire, by time
@@ -55,7 +55,6 @@ logs_per_node: Final = 4
 
 _row: Final = Struct(">IcQ").pack
 _two: Final = Struct(">IcQQ").pack
-_part: Final = Struct(">IcQH").pack
 _kind: Final = Struct(">Ic").pack
 _number: Final = Struct(">Q")
 _chunk: Final = Struct(">IcIQI").pack
@@ -142,20 +141,17 @@ def messages(log: int, first: int, last: int | None = None) -> Range:
     return _numbers(log, b"m", first, last)
 
 
-def packed(log: int, block: int, chunk: int) -> bytes:
-    return _part(log, b"p", block, chunk)
+def left_of_pack(log: int, first: int) -> bytes:
+    return _row(log, b"m", first) + b"\0"
 
 
-def all_packed(log: int, block: int) -> Range:
-    return _row(log, b"p", block), _row(log, b"p", block + 1)
+def chunk_of_pack(log: int, first: int, chunk: int) -> bytes:
+    return _row(log, b"m", first) + bytes((1, chunk))
 
 
-def left(log: int, block: int) -> bytes:
-    return _row(log, b"l", block)
-
-
-def all_left(log: int, first: int) -> Range:
-    return _numbers(log, b"l", first, None)
+def chunks_of_pack(log: int, first: int) -> Range:
+    stem = _row(log, b"m", first)
+    return stem + b"\1", stem + b"\2"
 
 
 def aside(log: int, number: int) -> bytes:
@@ -173,7 +169,21 @@ def _numbers(log: int, kind: bytes, first: int, last: int | None) -> Range:
 
 def is_message(key: bytes) -> bool:
     """Whether this row of a log is a message, active or set aside."""
-    return key[4:5] in (b"m", b"o")
+    return key[4:5] in (b"m", b"o") and len(key) == message_key_bytes
+
+
+def is_left_of_pack(key: bytes) -> bool:
+    return key[4:5] == b"m" and len(key) == message_key_bytes + 1
+
+
+def is_chunk_of_pack(key: bytes) -> bool:
+    return key[4:5] == b"m" and len(key) == message_key_bytes + 2
+
+
+def first_number_of(key: bytes) -> int:
+    """The number in a key of a message or of a pack."""
+    number: int = _number.unpack_from(key, message_key_bytes - 8)[0]
+    return number
 
 
 def number_of(key: bytes) -> int:
@@ -338,6 +348,10 @@ def is_whole(key: bytes) -> bool:
         shapes = _shapes_of_descriptions
     else:
         shapes = _shapes_of_rests if log == rests.to_bytes(4, "big") else _shapes
+    if is_left_of_pack(key):
+        return key.endswith(b"\0")
+    if is_chunk_of_pack(key):
+        return key[-2] == 1
     shape = shapes.get(kind)
     if shape is None or isinstance(shape, int):
         return len(rest_of_key) == shape
@@ -358,8 +372,6 @@ _shapes: Final[Mapping[bytes, _Shape]] = {
     b"m": 8,
     b"o": 8,
     b"h": 8,
-    b"p": 10,
-    b"l": 8,
     b"t": 16,
     b"e": 16,
     b"x": (8, (str,)),
