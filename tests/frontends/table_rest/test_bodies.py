@@ -377,6 +377,14 @@ def test_bodies_without_keys_are_none_of_one_partition(body: bytes):
     assert EntityReader().read_alike([body, _of("a")]) is None
 
 
+def test_a_shape_is_known_once_however_many_bodies_do_not_fit_it():
+    reader = _taught(_of("a"))
+    (shape,) = reader._shapes
+    for _ in range(3 * sightings_wanted):
+        reader.read(b'{"PartitionKey":"p","RowKey":"r","a":null}')
+    assert reader._shapes == [shape]
+
+
 def test_a_table_of_ever_new_shapes_does_not_fill_the_memory():
     reader = EntityReader()
     for number in range(100):

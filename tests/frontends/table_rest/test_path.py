@@ -72,7 +72,12 @@ _pieces = st.sampled_from(
 )  # fmt: skip
 
 
-@given(st.lists(_pieces, max_size=8).map("".join))
+@given(
+    st.lists(_pieces, max_size=8).map("".join)
+    | st.lists(_pieces, max_size=1).map(
+        lambda some: "".join(some) + "(PartitionKey='p',RowKey='r')"
+    )
+)
 @settings(max_examples=1000)
 def test_the_short_way_finds_what_the_long_way_does(text: str):
     def outcome(read):
