@@ -503,6 +503,18 @@ def test_who_may_not_change_one_of_them_changes_none(
     assert together[0][0] == ("AuthorizationFailure" if end_row == "098" else 202)
 
 
+def test_a_long_line_is_left_to_whoever_measures_it(monkeypatch: pytest.MonkeyPatch):
+    form = _forms["javascript"]
+    operations = _operations(form, "PUT", 3)
+    operations[1] = Operation("PUT", "%41" * 20_000, operations[1].body)
+    text = _text(form, operations)
+    together, one_by_one = _both_ways(form, text)
+    assert together == one_by_one
+    assert b"HTTP/1.1 400 Bad Request" in together[0][2]
+    monkeypatch.setattr(alike, "unquote", None)
+    assert alike.parse(_type, text, _account.name) is None
+
+
 def test_keys_that_are_escaped_in_urls_are_read_all_at_once(monkeypatch: pytest.MonkeyPatch):
     form = _forms["javascript"]
     operations = [

@@ -143,6 +143,8 @@ def _row_keys(first: BatchOperation, line: bytes, column: list[bytes]) -> list[s
     keyed = _keyed.fullmatch(line)
     if keyed is None or first.target.kind is not Kind.ENTITY:
         raise _Unlike
+    if max(map(len, column)) > batch.head_bytes_remembered:
+        raise _Unlike
     found = _cut(column, keyed[1], keyed[2])
     if not _key_escaped.fullmatch(b"".join(found)):
         raise _Unlike
