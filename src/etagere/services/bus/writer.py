@@ -21,7 +21,9 @@ from etagere.services.bus.ledger import Ledger, Opened
 from etagere.services.bus.operations import Operation
 
 steps_per_transaction_max: Final = 1024
-bytes_per_transaction_max: Final = 8 * 1024 * 1024
+bytes_per_transaction_max: Final = 2 * 1024 * 1024
+"""More at a time falls out of the processor's cache before it is delivered: with 8 MiB and twenty
+senders a message costs a twentieth more."""
 
 _log: Final = logging.getLogger(__name__)
 
