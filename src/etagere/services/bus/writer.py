@@ -2,8 +2,9 @@
 
 While a transaction is on its way to the disk, steps that arrive gather for the next.  A second one
 on its way would be closed to what arrives behind it: with clients that wait for answers, half as
-much in each commit and twice as many of them.  Steps are taken in the order in which they were
-handed in.
+much in each commit and twice as many of them.  For the same reason one that could begin at once
+waits while each turn of the loop brings more: what a client sends at one go is read in several.
+Steps are taken in the order in which they were handed in.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ steps_per_transaction_max: Final = 1024
 bytes_per_transaction_max: Final = 2 * 1024 * 1024
 """More at a time falls out of the processor's cache before it is delivered: with 8 MiB and twenty
 senders a message costs a twentieth more."""
+turns_waited_max: Final = 4
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,7 +50,9 @@ class Writer:
         "_scheduled",
         "_settle",
         "_tasks",
+        "_turns_waited",
         "_waiting",
+        "_weight_seen",
         "takes",
     )
 
@@ -71,6 +75,9 @@ class Writer:
         self._is_writing = False
         """A transaction is on its way."""
         self._scheduled = False
+        self._turns_waited = 0
+        self._weight_seen = 0
+        """Of what waited, a turn of the loop ago."""
         self.takes = 0
         """How often steps were taken: what was handed in since the last time still waits, and may
         still be added to."""
@@ -87,12 +94,25 @@ class Writer:
     def submit(self, operation: Operation) -> None:
         self._waiting.append(operation)
         if not self._scheduled and not self._is_writing:
-            # At the end of this turn of the loop, with whatever else comes in it.
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._start)
+            self._turns_waited = self._weight_seen = 0
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """At the end of a turn of the loop: start with what came in it, unless more is coming."""
+        weight = sum([operation.weight for operation in self._waiting])
+        if (
+            self._weight_seen < weight < bytes_per_transaction_max
+            and self._turns_waited < turns_waited_max
+        ):
+            self._weight_seen = weight
+            self._turns_waited += 1
+            asyncio.get_running_loop().call_soon(self._look)
+            return
+        self._scheduled = False
+        self._start()
 
     def _start(self) -> None:
-        self._scheduled = False
         if self._waiting and not self._is_writing:
             self._is_writing = True
             task = asyncio.get_running_loop().create_task(self._run(self._take()))
