@@ -27,6 +27,8 @@ _ways: Final = ((1, 1), (20, 20))
 _idle_connections: Final = 1_000
 _idle_seconds: Final = 20
 _warm_seconds: Final = 12
+_rest_seconds: Final = 1.5
+"""Before each pass: what the one before left to be done (compaction, garbage) is its own affair."""
 _ticks_per_second: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -130,6 +132,7 @@ def passing(client: Path, count: int, rounds: int) -> None:
             for each, receivers in _ways:
                 for name, (broker, queue) in sides.items():
                     if broker is not None:
+                        time.sleep(_rest_seconds)
                         passed = _pass(client, broker, queue, count, each, receivers)
                         found.setdefault((name, each), []).append(passed)
     _print(found, count, rounds)
