@@ -237,6 +237,20 @@ async def test_long_messages_do_not():
     assert await kinds(bus) == {b"c": 1, b"m": 2 * block}
 
 
+async def test_messages_whose_rests_lie_elsewhere_are_loaded_many_at_once():
+    bus = await make_bus()
+    await bus.queue()
+    count = 2 * browsing.loaded_rows_at_once
+    await bus.send(*[message("x" * 33_000) for _ in range(3)])
+    for _ in range(count // 4):
+        await bus.send(*[message("x" * 33_000) for _ in range(4)])
+    tx = bus.engine.at_rest()
+    (home,) = [each for each in tx.partitions() if await tx.get(each, keys.message(0, 1))]
+    rows, all_read = await bus.engine.read(lambda tx: browsing.load(tx, Log(home, 0), 0, count))
+    assert (len(rows), all_read) == (count, False)
+    assert all(one.rest is not None and not one.tail for _, one in rows)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 async def test_every_way_out_of_a_pack(restart):
     count = 4 * block

@@ -32,7 +32,7 @@ async def load(tx: ReadTx, log: Log, after: int, limit: int) -> tuple[list[Row],
         loaded += rows
         if all_read:
             return loaded, True
-        size += sum([message.size for _, message in rows])
+        size += sum([len(message.tail) for _, message in rows])
         if size > loaded_bytes_max:
             break
         limit -= len(rows)
