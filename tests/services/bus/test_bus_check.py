@@ -109,6 +109,8 @@ async def test_rows_that_should_not_be_there_are_noticed(bus):
         keys.chunk_of_pack(0, 0, 9),
         keys.left_of_pack(0, 32 * 31),
         keys.left_of_pack(0, 33),
+        keys.left_of_pack(keys.rests, 32),
+        keys.chunk_of_pack(keys.rests, 32, 0),
         keys.message(0, 32) + b"x",
         keys.message(0, 32) + b"xy",
         keys.aside(0, 999),

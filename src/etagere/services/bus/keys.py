@@ -348,9 +348,9 @@ def is_whole(key: bytes) -> bool:
         shapes = _shapes_of_descriptions
     else:
         shapes = _shapes_of_rests if log == rests.to_bytes(4, "big") else _shapes
-    if is_left_of_pack(key):
+    if shapes is _shapes and is_left_of_pack(key):
         return key.endswith(b"\0")
-    if is_chunk_of_pack(key):
+    if shapes is _shapes and is_chunk_of_pack(key):
         return key[-2] == 1
     shape = shapes.get(kind)
     if shape is None or isinstance(shape, int):
