@@ -266,6 +266,15 @@ class Ledger:
         else:
             await self.take_active(log, number, message)
 
+    async def take_whole(self, log: Log, number: int, message: StoredMessage) -> None:
+        """The same, with its tail in place: it goes to another log."""
+        await fill(self.tx, log.part, message)
+        await self.take(log, number, message)
+        if message.rest is not None:
+            await self.release_rest(log.part, message.rest)
+            message.rest = None
+        message.enqueued_number = message.enqueued_number or number
+
     # ---- messages set aside
 
     def schedule(self, log: Log, message: StoredMessage, reserved: int = 0) -> int:

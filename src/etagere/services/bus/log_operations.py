@@ -309,21 +309,11 @@ class HandOn(_Step):
             rows, all_read = await browsing.load(ledger.tx, log, after, self._limit)
             for number, message in rows:
                 if number not in self._skip:
-                    await self._hand_on(ledger, number, message)
+                    await ledger.take_whole(log, number, message)
+                    await self._around.depositor(ledger).forward(target, message)
                     left.add(number)
             after = rows[-1][0] if rows else after
         return left
-
-    async def _hand_on(self, ledger: Ledger, number: int, message: StoredMessage) -> None:
-        target = self._around.target
-        log = target.log
-        await fill(ledger.tx, log.part, message)
-        await ledger.take_active(log, number, message)
-        if message.rest is not None:
-            await ledger.release_rest(log.part, message.rest)
-            message.rest = None
-        message.enqueued_number = message.enqueued_number or number
-        await self._around.depositor(ledger).forward(target, message)
 
 
 class SetSessionState(_Step):

@@ -201,12 +201,6 @@ class Settler:
         cause: DeadLetterCause,
         changes: Mapping[str, PropertyValue] | None = None,
     ) -> Settled:
-        ledger = self._ledger
-        await fill(ledger.tx, log.part, message)
-        await ledger.take(log, number, message)
-        if message.rest is not None:
-            await ledger.release_rest(log.part, message.rest)
-            message.rest = None
-        message.enqueued_number = message.enqueued_number or number
+        await self._ledger.take_whole(log, number, message)
         await self._depositor.dead_letter(self._target, message, cause, changes)
         return leaves
